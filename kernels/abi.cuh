@@ -94,7 +94,7 @@ static_assert(sizeof(Hyper) == 16, "as the host has it");
 
 struct Run {
     const float* data[4];  // Training features and targets, validation features and targets.
-    const u32* order;  // Row by position.
+    const u32* order;  // Row by position within the epoch.
     float* log;  // [slots, width]; always in global memory.
     const Hyper* hyper;  // One per step of the block.
     double* sums;  // [2][SUMS]: of the epoch, of the validation.
@@ -104,7 +104,7 @@ struct Run {
     u64 step;  // Optimizer steps done.
     u64 position;  // First row of the global batch within the epoch.
     u64 offset;  // This device's first row within the streamed chunk.
-    u64 batch;  // Unused.
+    u64 rows;  // Rows of an epoch, whose order is followed by that of the next one.
     u32 index;  // Index into `hyper` of the next step.
     u32 slot;  // Next row of the log.
 };

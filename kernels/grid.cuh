@@ -189,11 +189,11 @@ __device__ __forceinline__ void grid_steps(float* own, Run* run, unsigned* barri
     for (int step = 0; step < steps; step++) {
         int now = step & 1;
         Run& after = runs[now ^ 1];
-        if (threadIdx.x == 0 && step + 1 < steps) {
+        if (threadIdx.x == 0) {
             after = runs[now];
             next_step(after, P::BATCH, P::ROWS);
             after.hyper = hypers + (now ^ 1), after.index = 0;
-            if (table) hypers[now ^ 1] = table[step + 1];
+            if (table && step + 1 < steps) hypers[now ^ 1] = table[step + 1];
         }
         Batch batch = now ? Batch{other, other + P::BEHIND_X} : Batch{P::X, P::Y};
         P::step(own, (float*)dyn_smem, runs[now], barrier, batch.x, batch.y, [&] {
@@ -202,7 +202,8 @@ __device__ __forceinline__ void grid_steps(float* own, Run* run, unsigned* barri
         });
     }
     if (blockIdx.x == 0 && threadIdx.x == 0) {
-        run->step += steps, run->position += (u64)steps * P::BATCH, run->offset += (u64)steps * P::ROWS;
-        run->index += steps, run->slot += steps;
+        const Run& at = runs[steps & 1];
+        run->step = at.step, run->order = at.order, run->position = at.position, run->offset = at.offset;
+        run->index += steps, run->slot = at.slot;
     }
 }

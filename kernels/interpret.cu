@@ -73,7 +73,7 @@ extern "C" __global__ void __launch_bounds__(512, 1) interpret(const Op* ops, in
     for (int i = threadIdx.x; i < 2 * SUMS; i += blockDim.x) sums_home[i] = sums[i];
     if (threadIdx.x == 0) {
         *non_finite_home = non_finite;
-        run->step = at.step, run->position = at.position, run->offset = at.offset;
+        run->step = at.step, run->order = at.order, run->position = at.position, run->offset = at.offset;
         run->index = index + steps, run->slot = at.slot;
     }
 }
@@ -95,7 +95,7 @@ extern "C" __global__ void __launch_bounds__(256) interpret_grid(const Op* ops, 
         meet(barrier);   // the step is complete
     }
     if (s.thread == 0) {
-        run->step = at.step, run->position = at.position, run->offset = at.offset;
+        run->step = at.step, run->order = at.order, run->position = at.position, run->offset = at.offset;
         run->index = at.index, run->slot = at.slot;
     }
 }

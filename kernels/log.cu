@@ -40,8 +40,9 @@ __device__ __forceinline__ void next_step(Run& run, int rows, int own_rows) {
     run.step += 1;
     run.index += 1;
     run.slot += 1;
-    run.position += rows;
     run.offset += own_rows;
+    run.position += rows;
+    if (run.position >= run.rows) run.order += run.rows, run.position = 0;   // the next epoch
 }
 
 extern "C" __global__ void op_log_append(Op op, float* arena, Run* run) { log_append_op(op, arena, *run, Launch()); }

@@ -195,9 +195,46 @@ __device__ __forceinline__ void rows_ahead(float* to, const float* from, const u
 // The host generates P. It has the sizes, and `step`, the pieces of a step with barriers between them. If it
 // fetches rows ahead (AHEAD), it also has `numbers`, which gives the row indices of a step, and `fetch`,
 // which copies those rows. X and Y then have two buffers each, for the current batch and the next one: a
-// step's rows have been on their way since the step before.
+// step's rows have been on their way since the step before. L is the same for the last batch of an epoch, if that
+// is smaller (SHORT).
+
+// Which rows a step takes.
+struct Turn {
+    const u32* order;
+    u64 position, offset;
+    bool last;   // the smaller batch at the end of an epoch
+};
 
 template <class P>
+__device__ __forceinline__ bool is_last(const Turn& turn, u64 rows) {
+    return P::SHORT && rows - turn.position < P::BATCH;
+}
+
+// The turn behind this one, in the same epoch of `rows` rows or in the next one.
+template <class P, class L>
+__device__ __forceinline__ Turn behind(Turn turn, u64 rows) {
+    turn.position += turn.last ? L::BATCH : P::BATCH;
+    turn.offset += turn.last ? L::ROWS : P::ROWS;
+    if (turn.position >= rows) turn.order += rows, turn.position = 0;
+    turn.last = is_last<P>(turn, rows);
+    return turn;
+}
+
+// The run's counters at a turn.
+__device__ __forceinline__ Run at_turn(Run run, const Turn& turn) {
+    run.order = turn.order, run.position = turn.position, run.offset = turn.offset;
+    return run;
+}
+
+template <class P, class L>
+__device__ __forceinline__ void fetch_rows(float* own, const Run& at, const Turn& turn, const u32* rows, int place) {
+    if (turn.last)
+        L::fetch(own, at, rows, place);
+    else
+        P::fetch(own, at, rows, place);
+}
+
+template <class P, class L>
 __device__ __forceinline__ void compiled_steps(float* arena, Run* run, int steps) {
     if (blockIdx.x > 0) return;
     extern __shared__ __align__(16) unsigned char dyn_smem[];
@@ -217,48 +254,53 @@ __device__ __forceinline__ void compiled_steps(float* arena, Run* run, int steps
     for (int i = threadIdx.x; i < 2 * SUMS; i += P::THREADS) sums[i] = at.sums[i];
     if (threadIdx.x == 0) non_finite = *at.non_finite;
     at.hyper = &hyper, at.index = 0, at.sums = sums, at.non_finite = &non_finite;
+    Turn turn = {at.order, at.position, at.offset, false};
+    turn.last = is_last<P>(turn, at.rows);
+    Turn after = behind<P, L>(turn, at.rows);
     if (P::AHEAD) {
-        Run after = at;
-        next_step(after, P::BATCH, P::ROWS);
         for (unsigned i = threadIdx.x; i < P::ROWS; i += P::THREADS) {
-            rows[0][i] = P::number(at, i);
-            if (steps > 1) rows[1][i] = P::number(after, i);
+            if (!turn.last || i < L::ROWS) rows[0][i] = P::number(at, i);
+            if (steps > 1 && (!after.last || i < L::ROWS)) rows[1][i] = P::number(at_turn(at, after), i);
         }
         __syncthreads();
-        P::fetch(own, at, rows[0], 0);
+        fetch_rows<P, L>(own, at, turn, rows[0], 0);
         copied();
     }
     __syncthreads();
     for (int step = 0; step < steps; step++) {
         int now = step & 1;
         u32 later[EACH];
+        Turn then = behind<P, L>(after, at.rows);
         if (table && step + 1 < steps) next = table[step + 1];
-        if (P::AHEAD && step + 1 < steps) P::fetch(own, at, rows[now ^ 1], now ^ 1);
+        if (P::AHEAD && step + 1 < steps) fetch_rows<P, L>(own, at, after, rows[now ^ 1], now ^ 1);
         if (P::AHEAD && step + 2 < steps) {
-            Run after = at;
-            next_step(after, 2 * P::BATCH, 2 * P::ROWS);
+            Run at_then = at_turn(at, then);
 #pragma unroll
             for (unsigned k = 0; k < EACH; k++) {
                 unsigned i = threadIdx.x + k * P::THREADS;
-                later[k] = i < P::ROWS ? P::number(after, i) : 0;
+                later[k] = i < (then.last ? L::ROWS : P::ROWS) ? P::number(at_then, i) : 0;
             }
         }
-        P::step(own, at, now);
+        if (turn.last)
+            L::step(own, at, now);
+        else
+            P::step(own, at, now);
         if (P::AHEAD && step + 2 < steps) {   // this step's indices were read in the step before
 #pragma unroll
             for (unsigned k = 0; k < EACH; k++)
                 if (threadIdx.x + k * P::THREADS < P::ROWS) rows[now][threadIdx.x + k * P::THREADS] = later[k];
         }
         copied();
-        next_step(at, P::BATCH, P::ROWS);
-        at.index = 0, hyper = next;   // a table of one row
+        at = at_turn(at, after);
+        at.step += 1, at.slot += 1;
+        turn = after, after = then, hyper = next;   // a table of one row
         __syncthreads();   // the step is complete
     }
     for (int i = threadIdx.x; i < P::ELEMENTS; i += P::THREADS) arena[i] = own[i];
     for (int i = threadIdx.x; i < 2 * SUMS; i += P::THREADS) sums_home[i] = sums[i];
     if (threadIdx.x == 0) {
         *non_finite_home = non_finite;
-        run->step = at.step, run->position = at.position, run->offset = at.offset;
+        run->step = at.step, run->order = at.order, run->position = at.position, run->offset = at.offset;
         run->index = index + steps, run->slot = at.slot;
     }
 }

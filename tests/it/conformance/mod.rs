@@ -123,7 +123,7 @@ pub struct At {
 /// Runs steps; returns the first step with a non-finite loss, if any.
 pub fn run(executor: &mut impl Executor, at: At, steps: usize, hyper: &[Hyper]) -> Option<u64> {
     let At { work, step, position, rows, slot } = at;
-    let block = Block { work, step, position, offset: 0, rows, steps, hyper, slot };
+    let block = Block { work, step, position, order: 0, offset: 0, rows, steps, hyper, slot };
     let mut clock = Clock::new(Grain::Blocks);
     let (mut ledger, mut ends) = (Ledger::default(), Vec::new());
     let mut meters = Meters { clock: &mut clock, ledger: &mut ledger, ends: &mut ends };

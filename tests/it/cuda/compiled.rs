@@ -90,13 +90,14 @@ fn check_says_what_a_grid_takes() {
 fn the_kernel_of_the_trial_runs_the_steps_after_its_trial() {
     let Some(sim) = Sim::get() else { return };
     let place = Sandbox::new(LINREG);
-    let ran = sim.run(&place, &[COMPILED, "trainer.validate_every_epochs=0"], &[]).ended_by(0);
+    let arguments = [COMPILED, "trainer.validate_every_epochs=0", "trainer.max_epochs=40"];
+    let ran = sim.run(&place, &arguments, &[]).ended_by(0);
     let launches: Vec<String> = sim.calls().into_iter().filter(|call| call.starts_with("launch ")).collect();
     let of = |name: &str| launches.iter().filter(|call| call.split(' ').nth(1) == Some(name)).count();
     // The check runs interpreter and compiled kernel twice from a copy of the state; after it only the
-    // trial's own kernel is launched.
-    assert_eq!((of("interpret"), of("last_step")), (2, 3), "{launches:?}");
-    assert!(of("steps") >= 2 + 3, "{launches:?}");
+    // trial's own kernel is launched, for several epochs at once.
+    assert_eq!(of("interpret"), 2, "{launches:?}");
+    assert!((2 + 3..2 + 40).contains(&of("steps")), "{launches:?}");
     assert!(!ran.text("run.log").contains("is not used"), "{}", ran.text("run.log"));
     // The compiled code is cached, so another process finds it.
     let kept = || std::fs::read_dir(sim.kernels()).unwrap().count();

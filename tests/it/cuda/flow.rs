@@ -41,7 +41,11 @@ fn buffered_waits_only_where_it_flushes() {
         assert_eq!(line(&transfers, "sync", "log"), Some((4, String::new())), "{engine}");
         assert_eq!(line(&transfers, "d2h", "log"), Some((4, "640".into())));
         assert_eq!(line(&transfers, "h2d", "dataset"), Some((2, "6000".into())));
-        assert_eq!(line(&transfers, "h2d", "batch"), Some((10, "20000".into())), "an order per epoch");
+        let (count, bytes) = line(&transfers, "h2d", "batch").unwrap();
+        assert!(
+            count < 10 && bytes == "20000",
+            "orders of several epochs at once, not {count} of {bytes} bytes"
+        );
         assert_eq!(line(&transfers, "d2h", "parameters").map(|l| l.0), Some(1), "the model, once");
     }
 }

@@ -51,7 +51,7 @@ impl Job {
     pub fn programs(&self) -> Programs {
         lower(&Options {
             rule: self.rule,
-            log_slots: STEPS + 1,
+            log_slots: 3 * (STEPS + 1),
             last: Some(self.batch.div_ceil(2)),
             ordered: true,
             fold_update: true,
@@ -61,7 +61,7 @@ impl Job {
 
     pub fn bench(&self, programs: &Programs) -> Bench {
         let mut bench = Bench::new(Some(&programs.layout));
-        let (mut numbers, rows) = (Numbers(31), self.batch * (STEPS + 1));
+        let (mut numbers, rows) = (Numbers(31), self.batch * 3 * (STEPS + 1));
         bench.contents[0] = numbers.take(rows * self.features);
         bench.contents[1] = match self.loss.classifies() {
             true => (0..rows).map(|row| (row * 3 % 10) as f32).collect(),
@@ -176,6 +176,63 @@ fn the_jobs_that_it_is_for_follow_the_reference() {
         &Job { layers: deep, batch: 64, features: 10, ..Job::linear_regression() },
         "three hidden layers",
     );
+}
+
+/// Two epochs and a part of a third, each with a smaller batch at its end and an order of its own.
+#[test]
+fn one_launch_runs_several_epochs() {
+    let Some(driver) = Driver::get() else { return };
+    let layers = vec![Layer::Dropout { p: 0.2 }, linear(9, true), Layer::Tanh, linear(1, true)];
+    let job = Job { layers, features: 7, batch: 13, ..Job::linear_regression() };
+    let programs = job.programs();
+    let (full, last) = (&programs.train, programs.train_last.as_ref().unwrap());
+    let rows = STEPS * full.batch + last.batch;
+    let mut bench = job.bench(&programs);
+    bench.contents[4] = (0..3 * rows).map(|i| (i * 7 % rows) as f32).collect();
+    bench.contents[4][rows..2 * rows].reverse();
+    let turns: Vec<bool> = (0..2 * (STEPS + 1) + 3).map(|step| step % (STEPS + 1) == STEPS).collect();
+    let hyper: Vec<Hyper> = turns.iter().enumerate().map(|(i, _)| hyper()[i % STEPS]).collect();
+    let mut memory: Memory = bench.memory();
+    for (is_last, hyper) in turns.iter().zip(&hyper) {
+        memory.hyper = *hyper;
+        let program = if *is_last { last } else { full };
+        memory.run(&program.instructions);
+        memory.position += program.batch;
+        memory.step += 1;
+        if *is_last {
+            memory.position = 0;
+            memory.buffers[4].rotate_left(rows);
+        }
+    }
+    let mut whole = None;
+    let engines = [Engine::Compiled, Engine::Walk { threads: 64 }, Engine::Kernels { blocks: 2 }];
+    for (engine, parts) in
+        engines.into_iter().zip([[15, 0], [15, 0], [15, 0]]).chain([(Engine::Compiled, [4, 11])])
+    {
+        let mut machine = Machine::new(driver, &bench);
+        machine.at.rows = rows as u64;
+        let mut first = 0;
+        if engine.is_compiled() {
+            let source = machine.try_source(engine, full, Some(last)).unwrap();
+            for steps in parts {
+                let module = machine.compiled(&source.text);
+                machine.run_compiled(module, &source, full, steps, &hyper[first..first + steps]);
+                first += steps;
+            }
+        } else {
+            for (is_last, hyper) in turns.iter().zip(&hyper) {
+                machine.run(engine, if *is_last { last } else { full }, 1, &[*hyper]);
+            }
+        }
+        let all = machine.read();
+        for (i, got) in kept(&bench, &all) {
+            close(&got, &memory.buffers[i], 1e-5, &format!("{engine:?}: {}", bench.layout.buffers[i].name));
+        }
+        if engine.is_compiled() {
+            let left = bits(&kept(&bench, &all).map(|(_, numbers)| numbers).collect::<Vec<_>>());
+            assert_eq!(*whole.get_or_insert(left.clone()), left, "a launch may end anywhere");
+        }
+    }
 }
 
 /// Removes each barrier in turn. Then some order of threads must give different numbers.

@@ -60,7 +60,8 @@ pub enum PassKind {
     Validate,
 }
 
-/// Consecutive steps that run without the host: the unit of dispatch.
+/// Consecutive steps that run without the host: the unit of dispatch. They may go on into later epochs, whose orders
+/// of rows lie one behind the other.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Block<'a> {
     pub work: PassKind,
@@ -68,9 +69,11 @@ pub struct Block<'a> {
     pub step: u64,
     /// First row of the global batch within the epoch (or the validation rows).
     pub position: usize,
+    /// Where the epoch's order begins in the bound one.
+    pub order: usize,
     /// If data are streamed: rows (of global batches) in the bound chunk before this block.
     pub offset: usize,
-    /// Rows in the epoch (or the validation rows); the last step takes the remainder.
+    /// Rows in each epoch (or the validation rows); the last step of an epoch takes the remainder.
     pub rows: usize,
     pub steps: usize,
     /// One per step, for training; a message to another process has them apart.
@@ -84,14 +87,26 @@ impl<'a> Block<'a> {
     /// The first training steps of a run on this many rows.
     pub fn first(hyper: &'a [Hyper], rows: usize) -> Self {
         let (work, steps) = (PassKind::Train, hyper.len());
-        Self { work, step: 0, position: 0, offset: 0, rows, steps, hyper, slot: 0 }
+        Self { work, step: 0, position: 0, order: 0, offset: 0, rows, steps, hyper, slot: 0 }
     }
 }
 
 impl Block<'_> {
     pub fn with_hyper<'a>(&self, hyper: &'a [Hyper]) -> Block<'a> {
-        let Self { work, step, position, offset, rows, steps, slot, .. } = *self;
-        Block { work, step, position, offset, rows, steps, hyper, slot }
+        let Self { work, step, position, order, offset, rows, steps, slot, .. } = *self;
+        Block { work, step, position, order, offset, rows, steps, hyper, slot }
+    }
+
+    /// Where its step number `step` begins: the row within its epoch, and where that epoch's order begins.
+    pub fn place(&self, step: usize, batch: usize) -> [usize; 2] {
+        let per_epoch = self.rows.div_ceil(batch).max(1);
+        let steps = self.position / batch + step;
+        [steps % per_epoch * batch, self.order + steps / per_epoch * self.rows]
+    }
+
+    /// The first row of its step number `step`, counted over all bound epochs.
+    pub fn row(&self, step: usize, batch: usize) -> usize {
+        self.place(step, batch).iter().sum()
     }
 }
 
@@ -134,10 +149,19 @@ pub trait Executor: Send {
     fn bind_file(&mut self, _: BufferId, _: &Arc<dyn RowReader>) -> Result<(), DeviceError> {
         Err(DeviceError::RowsInFile)
     }
-    /// Makes `order` the order of the epoch's rows.
+    /// Makes `order` the order of the rows of one epoch or of several, one behind the other.
     fn bind_order(&mut self, order: &Arc<Vec<u32>>) -> Result<Moved, DeviceError>;
     fn write(&mut self, to: Slice, from: &[f32]) -> Result<Moved, DeviceError>;
     fn read(&mut self, from: Slice, to: &mut [f32]) -> Result<Moved, DeviceError>;
+    /// Starts to read rows of the log, after the steps so far; [`read`](Self::read) of the same rows then waits for no
+    /// later step. Without effect where a read waits for nothing.
+    fn fetch(&mut self, _: Slice) -> Result<(), DeviceError> {
+        Ok(())
+    }
+    /// Whether what was fetched is there.
+    fn is_fetched(&self) -> Result<bool, DeviceError> {
+        Ok(true)
+    }
     /// Copies between two slices of equal length on the device, after all work so far.
     fn copy(&mut self, from: Slice, to: Slice) -> Result<Moved, DeviceError>;
     /// Reads the running sums and sets them to zero.
@@ -153,6 +177,10 @@ pub trait Executor: Send {
     /// from the device, all steps are complete; otherwise this waits for them, and counts the wait under
     /// `purpose`. A device that hangs reports the steps that it has completed.
     fn settle(&mut self, purpose: Purpose, meters: &mut Meters<'_>) -> Result<Ran, DeviceError>;
+    /// The same for the steps that are known to be complete, without a wait.
+    fn finished(&mut self, meters: &mut Meters<'_>) -> Result<Ran, DeviceError> {
+        self.settle(Purpose::Log, meters)
+    }
     /// Bytes this trial holds on the device.
     fn bytes(&self) -> u64;
     /// Reports what was counted and timed in another process; called after the last command.
@@ -244,6 +272,10 @@ impl Device {
         ends: &mut Vec<f64>,
     ) -> Result<Ran, DeviceError> {
         self.executor.settle(purpose, &mut Meters { clock, ledger: &mut self.ledger, ends })
+    }
+
+    pub fn finished(&mut self, clock: &mut Clock, ends: &mut Vec<f64>) -> Result<Ran, DeviceError> {
+        self.executor.finished(&mut Meters { clock, ledger: &mut self.ledger, ends })
     }
 
     fn counted(

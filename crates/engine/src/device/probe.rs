@@ -97,7 +97,8 @@ impl<E: Executor> Probe<E> {
     /// Runs a block from the first row on.
     pub fn run(&mut self, steps: usize, meters: &mut Meters<'_>) -> Result<(), DeviceError> {
         let (work, hyper) = (PassKind::Train, &self.hyper[..steps]);
-        let block = Block { work, step: 0, position: 0, offset: 0, rows: self.rows, steps, hyper, slot: 0 };
+        let block =
+            Block { work, step: 0, position: 0, order: 0, offset: 0, rows: self.rows, steps, hyper, slot: 0 };
         self.executor.run(&block, meters).map(drop)
     }
 }

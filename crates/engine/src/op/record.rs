@@ -109,7 +109,7 @@ shared! {
     /// Addresses are the device's.
     RunRecord as Run: 128 bytes {
         data: [u64; 4] = "const float* data[4]", "Training features and targets, validation features and targets.";
-        order: u64 = "const u32* order", "Row by position.";
+        order: u64 = "const u32* order", "Row by position within the epoch.";
         log: u64 = "float* log", "[slots, width]; always in global memory.";
         hyper: u64 = "const Hyper* hyper", "One per step of the block.";
         sums: u64 = "double* sums", "[2][SUMS]: of the epoch, of the validation.";
@@ -119,7 +119,7 @@ shared! {
         step: u64 = "u64 step", "Optimizer steps done.";
         position: u64 = "u64 position", "First row of the global batch within the epoch.";
         offset: u64 = "u64 offset", "This device's first row within the streamed chunk.";
-        batch: u64 = "u64 batch", "Unused.";
+        rows: u64 = "u64 rows", "Rows of an epoch, whose order is followed by that of the next one.";
         index: u32 = "u32 index", "Index into `hyper` of the next step.";
         slot: u32 = "u32 slot", "Next row of the log.";
     }

@@ -104,10 +104,10 @@ impl BoundData {
         }
     }
 
-    /// A part of the next step's rows, up to the end of the epoch; empty if they are in a file.
+    /// A part of the next step's rows, up to the end of the bound order; empty if they are in a file.
     pub fn upcoming(&self, next: NextRows, part: Range<usize>, at: &Cursor) -> UpcomingRows<'_> {
         let Store::Memory(data) = &self.parts[0].features else { return UpcomingRows::default() };
-        let (first, most) = (at.position + next.first, MOST_UPCOMING / next.width.max(1));
+        let (first, most) = (at.order + at.position + next.first, MOST_UPCOMING / next.width.max(1));
         let end = (first + part.end.min(part.start + most)).min(self.order.len());
         let order = self.order.get(first + part.start..end);
         UpcomingRows { data, width: next.width, order: order.unwrap_or_default() }
@@ -121,6 +121,8 @@ pub struct Cursor {
     pub step: u64,
     /// First row of the global batch within the epoch.
     pub position: usize,
+    /// Where the epoch's order begins in the bound one.
+    pub order: usize,
     /// First row of this device's share within a streamed chunk.
     pub offset: usize,
     pub slot: usize,
@@ -131,7 +133,12 @@ pub struct Cursor {
 impl Cursor {
     /// Where the rows of a fetch begin: in the order, the data or the chunk.
     pub(super) fn start(&self, fetch: RowFetch) -> usize {
-        fetch.first + if fetch.source == RowSource::Chunk { self.offset } else { self.position }
+        let before = match fetch.source {
+            RowSource::Chunk => self.offset,
+            RowSource::Order(_) => self.order + self.position,
+            RowSource::Position => self.position,
+        };
+        before + fetch.first
     }
 }
 

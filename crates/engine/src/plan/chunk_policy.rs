@@ -77,9 +77,12 @@ impl ChunkPolicy<'_> {
         let validates = programs.validate.is_some();
         let fixed = self.machine.gpus.iter().map(|gpu| gpu.limits.fixed_bytes).max().unwrap_or(0);
         let saves_checkpoints = spec.checkpoint.is_some();
+        let is_resident = chunks.is_none() && !facts.in_file();
+        let at_once = || RunLength::new(spec, facts, programs.train.batch).stretch(spec, 0);
+        let orders = if is_resident { at_once() } else { 1 };
         Rows {
             facts,
-            shuffle: spec.data.shuffle,
+            orders: if spec.data.shuffle { orders } else { 0 },
             are_split,
             chunks,
             validates,

@@ -22,7 +22,8 @@ const SORTED: u64 = 8;
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Rows {
     pub facts: DatasetInfo,
-    pub shuffle: bool,
+    /// Epochs whose orders of rows are held at once.
+    pub orders: u64,
     /// Whether training and validation rows share a file, so that their indices are kept.
     pub are_split: bool,
     pub chunks: Option<Chunks>,
@@ -101,7 +102,7 @@ impl Rows {
     }
 
     fn order(&self) -> u64 {
-        if self.shuffle { (self.facts.train_rows as u64).saturating_mul(NUMBER) } else { 0 }
+        self.orders.saturating_mul(self.facts.train_rows as u64).saturating_mul(NUMBER)
     }
 
     /// Bytes of the best weights, which the first device keeps.

@@ -8,7 +8,7 @@ use super::{
     devices::ResolvedDevices,
     engine_choice::{self, Chosen},
     machine::Gpu,
-    run_length::validation_chunk,
+    run_length::{RunLength, validation_chunk},
     schedule::update_rule,
     trial::has_large_product,
 };
@@ -76,7 +76,12 @@ pub(super) fn programs(
 ) -> Programs {
     let remainder = |rows: usize, chunk: usize| Some(rows % chunk).filter(|r| *r > 0);
     let log_slots = match spec.logging.policy {
-        Policy::Buffered => spec.logging.flush_every.unwrap_or(1).min(MOST_LOG_SLOTS) as usize,
+        // Two halves: the host reads one while steps write the other.
+        Policy::Buffered => {
+            let length = RunLength::new(spec, facts, batch);
+            let at_once = || length.steps_per_epoch.saturating_mul(length.stretch(spec, 0)).min(length.steps);
+            2 * spec.logging.flush_every.unwrap_or_else(at_once).min(MOST_LOG_SLOTS) as usize
+        }
         _ => 1,
     };
     let chunk = validation_chunk(facts, batch);

@@ -58,7 +58,7 @@ use self::{
 };
 use crate::{
     program::{MemoryPlan, Programs},
-    spec::{EngineChoice, Metric, Policy, Problem, Spec},
+    spec::{EngineChoice, Metric, Problem, Spec},
     units,
 };
 
@@ -187,9 +187,6 @@ impl Resolved {
         }
         if !problems.is_empty() {
             return Err(PlanError::Problems(problems));
-        }
-        if spec.logging.policy == Policy::Buffered {
-            spec.logging.flush_every.get_or_insert(length.steps_per_epoch);
         }
         let least = least_numbers(&layers, facts, batch);
         if least > MOST_NUMBERS {

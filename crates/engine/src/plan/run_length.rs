@@ -1,7 +1,10 @@
 //! The length of a run that nothing ends early: its epochs, their steps, and how often it validates.
 
 use super::dataset_info::DatasetInfo;
-use crate::spec::{Scaling, Spec};
+use crate::spec::{Every, Policy, Scaling, Spec};
+
+/// The most steps, and the most rows, of the epochs that run without the host between them.
+const MOST_AT_ONCE: [u64; 2] = [1 << 14, 1 << 20];
 
 /// Minimum rows of a validation chunk, if there are as many.
 const VALIDATION_ROWS: usize = 256;
@@ -54,6 +57,24 @@ impl RunLength {
             length.validations = epochs / every + u64::from(!epochs.is_multiple_of(every));
         }
         length
+    }
+
+    /// How many epochs after `epoch` have nothing for the host to do between them: no validation, no mean, no
+    /// checkpoint.
+    pub fn stretch(&self, spec: &Spec, epoch: u64) -> u64 {
+        let until = |every: u64| if every > 0 { every - epoch % every } else { u64::MAX };
+        let validation =
+            if self.validations > 0 { until(spec.trainer.validate_every_epochs) } else { u64::MAX };
+        let saves = match spec.checkpoint.as_deref().map(|rule| &rule.every) {
+            Some(Every::Epochs(every)) => until(*every),
+            _ => u64::MAX,
+        };
+        let per_epoch = [self.steps_per_epoch, self.rows];
+        let most =
+            MOST_AT_ONCE.iter().zip(per_epoch).map(|(most, each)| most / each.max(1)).min().unwrap_or(1);
+        let most = if spec.logging.policy == Policy::PerEpoch { 1 } else { most.max(1) };
+        let left = self.epochs().saturating_sub(epoch).max(1);
+        most.min(validation).min(saves).min(left)
     }
 
     pub fn epochs(&self) -> u64 {

@@ -152,7 +152,8 @@ fn launches(trial: &Trial, length: &RunLength) -> (u64, Option<u64>) {
     let gpus = || trial.devices.used.iter().zip(trial.ranks()).filter(|(id, _)| id.is_real_gpu());
     let records: u64 = gpus().map(|(_, rank)| records(rank)).sum();
     let each_step = trial.spec.logging.policy == Policy::Immediate;
-    let blocks = if each_step { length.steps } else { length.epochs() } + length.validations;
+    let stretches = length.epochs().div_ceil(trial.stretch(0));
+    let blocks = if each_step { length.steps } else { stretches } + length.validations;
     let of_block = gpus().count() as u64 * size_of::<RunRecord>() as u64;
     let chunk = trial.programs.validate.as_ref().map_or(usize::MAX, |validate| validate.batch);
     let is_least = each_step && trial.facts.validation_rows <= chunk && trial.chunks.is_none();

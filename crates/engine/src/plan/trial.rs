@@ -13,6 +13,7 @@ use super::{
     engine::{Engine, EngineReason},
     footprint::Footprint,
     lower_bound::LowerBound,
+    run_length::RunLength,
     shapes::LayerRow,
 };
 use crate::{
@@ -80,6 +81,14 @@ impl Trial {
     pub fn share_with(&mut self, other: &Self) -> bool {
         self.spec.share_with(&other.spec);
         self.plan.share_with(&other.plan)
+    }
+
+    /// How many epochs after `epoch` run without the host between them. Several devices compare their parameters after
+    /// every epoch, and rows that are not resident are read epoch by epoch.
+    pub fn stretch(&self, epoch: u64) -> u64 {
+        let alone = self.world_size() == 1 && self.chunks.is_none() && !self.facts.in_file();
+        let length = RunLength::new(&self.spec, self.facts, self.programs.train.batch);
+        if alone { length.stretch(&self.spec, epoch) } else { 1 }
     }
 
     pub fn steps_of_epochs(&self) -> u64 {

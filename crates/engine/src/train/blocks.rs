@@ -20,20 +20,34 @@ use crate::{
 };
 
 impl TrainLoop<'_> {
-    /// Announces the epoch's order of rows to everything that reads rows; its steps begin at row `first`.
-    pub(super) fn begin_epoch(
+    /// How many epochs run as one stretch from this one on: as many as the host need not look at, and about as many as
+    /// take the time of a block.
+    pub(super) fn stretch(&self) -> usize {
+        let per_epoch = self.trial.steps_per_epoch.max(1);
+        let short = self.pacing.steps() as u64 / per_epoch;
+        let most = if self.stop.judge.is_some() { 1 } else { self.trial.stretch(self.at.epoch - 1) };
+        usize::try_from(most.min(short)).unwrap_or(usize::MAX).max(1)
+    }
+
+    /// Announces the orders of rows of the stretch's epochs to everything that reads rows; its steps begin at row `first`.
+    pub(super) fn begin_stretch(
         &mut self,
         source: &Source,
         order: &mut Arc<Vec<u32>>,
         first: usize,
+        epochs: usize,
     ) -> Result<(), Halt> {
         let start = Instant::now();
         let rows = self.trial.facts.train_rows;
         let shuffle = self.trial.spec.data.shuffle;
         if shuffle {
             let mut numbers = Arc::try_unwrap(std::mem::take(order)).unwrap_or_default();
-            make_room(&mut numbers, rows, "their order")?;
-            epoch_order(self.trial.spec.shuffle_seed(), self.at.epoch, rows as u32, &mut numbers);
+            numbers.clear();
+            let most = usize::try_from(self.trial.stretch(0)).unwrap_or(1).max(epochs);
+            make_room(&mut numbers, most * rows, "their order")?;
+            for epoch in (self.at.epoch..).take(epochs) {
+                epoch_order(self.trial.spec.shuffle_seed(), epoch, rows as u32, &mut numbers);
+            }
             *order = Arc::new(numbers);
             self.inputs.ordering += start.elapsed();
         }
@@ -55,11 +69,16 @@ impl TrainLoop<'_> {
         Ok(())
     }
 
-    /// Runs the steps of the epoch from row `first` on.
-    pub(super) fn steps_of_epoch(&mut self, source: &Source, first: usize) -> Result<(), Halt> {
+    /// Runs the steps of the stretch from row `first` of its first epoch on.
+    pub(super) fn steps_of_stretch(
+        &mut self,
+        source: &Source,
+        first: usize,
+        epochs: usize,
+    ) -> Result<(), Halt> {
         let rows = self.trial.facts.train_rows;
         let stream = match source {
-            Source::Bound => return self.blocks(first, 0, rows, None),
+            Source::Bound => return self.blocks(first, 0, epochs * rows, None),
             Source::File(prefetch) => return self.blocks(first, 0, rows, prefetch.as_ref()),
             Source::Stream(stream) => stream,
         };
@@ -112,8 +131,8 @@ impl TrainLoop<'_> {
         self.at.step < self.trial.steps && self.ended.is_none()
     }
 
-    /// Runs the steps on rows `position..end` of the epoch. The bound data begin at row `origin` of the
-    /// epoch.
+    /// Runs the steps on rows `position..end`, counted from the start of this epoch over later ones. The bound data begin
+    /// at row `origin` of the epoch.
     fn blocks(
         &mut self,
         mut position: usize,
@@ -122,10 +141,11 @@ impl TrainLoop<'_> {
         prefetch: Option<&Prefetch>,
     ) -> Result<(), Halt> {
         let batch = self.trial.programs.train.batch;
-        let total = self.trial.facts.train_rows;
+        let (total, first_epoch) = (self.trial.facts.train_rows, self.at.epoch);
+        let steps_before = |row: usize| row / total * total.div_ceil(batch) + (row % total).div_ceil(batch);
         while position < end && self.may_go_on() {
-            let left = (end - position).div_ceil(batch);
-            let steps = left
+            self.at = Position { epoch: first_epoch + (position / total) as u64, in_epoch: true, ..self.at };
+            let steps = (steps_before(end) - steps_before(position))
                 .min(usize::try_from(self.trial.steps - self.at.step).unwrap_or(usize::MAX))
                 .min(self.metric_buffer.room())
                 .min(self.pacing.steps())
@@ -133,11 +153,12 @@ impl TrainLoop<'_> {
                 .min(self.most_rows() / batch)
                 .max(1);
             let start = Instant::now();
-            self.lr_scheduler.fill(self.at.step, self.at.epoch - 1, steps);
+            self.lr_scheduler.fill(self.at.step, steps, self.trial.steps_per_epoch);
             let block = Block {
                 work: PassKind::Train,
                 step: self.at.step,
-                position,
+                position: position % total,
+                order: position - position % total,
                 offset: position - origin,
                 rows: total,
                 steps,
@@ -162,12 +183,13 @@ impl TrainLoop<'_> {
             let is_full = self.metric_buffer.room() == 0;
             match self.trial.spec.logging.policy {
                 Policy::Immediate => self.flush()?,
-                Policy::Buffered if is_full || self.flush_is_overdue(start) => self.flush()?,
+                Policy::Buffered if is_full || self.flush_is_overdue(start) => self.start_flush()?,
                 _ => {}
             }
             self.check()?;
-            // At the end of an epoch the state is saved after the validation, not here.
-            if position < total {
+            // At the end of the stretch the state is saved after the validation, not here.
+            if position < end {
+                self.at.in_epoch = !position.is_multiple_of(total);
                 self.save_if_due()?;
             }
             self.send_events()?;
@@ -182,7 +204,7 @@ impl TrainLoop<'_> {
         if self.non_finite.is_some() { self.check() } else { Err(Halt::Data(fault)) }
     }
 
-    /// Counts steps that began at row `position` of the epoch. Returns the number of rows they took.
+    /// Counts steps that began at row `position` of this epoch. Returns the number of rows they took.
     fn steps_ended(&mut self, position: usize, steps: usize, start: Instant) -> usize {
         if steps == 0 {
             return 0;
@@ -190,25 +212,30 @@ impl TrainLoop<'_> {
         let time = start.elapsed();
         self.pacing.warmup.get_or_insert(time);
         let (batch, total) = (self.trial.programs.train.batch, self.trial.facts.train_rows);
-        let last_rows = batch.min(total - (position + (steps - 1) * batch));
-        let rows = (steps - 1) * batch + last_rows;
-        let ended = Steps {
-            epoch: self.at.epoch,
-            first: self.at.step + 1,
-            count: steps,
-            rows: batch as u32,
-            last_rows: last_rows as u32,
-        };
-        let lrs = &self.lr_scheduler.lrs;
-        self.metric_buffer.ran(ended, lrs.get(..steps).unwrap_or(lrs));
+        let (mut done, mut within, mut taken) = (0, position % total, 0);
+        while done < steps {
+            let count = (total - within).div_ceil(batch).min(steps - done);
+            let last_rows = batch.min(total - (within + (count - 1) * batch));
+            let ended = Steps {
+                epoch: self.at.epoch,
+                first: self.at.step + 1,
+                count,
+                rows: batch as u32,
+                last_rows: last_rows as u32,
+            };
+            self.metric_buffer.ran(ended, self.lr_scheduler.lrs.get(done..done + count).unwrap_or_default());
+            taken += (count - 1) * batch + last_rows;
+            (done, within) = (done + count, 0);
+            self.at.step += count as u64;
+            self.at.epoch += u64::from(done < steps);
+        }
+        self.at.samples += taken as u64;
         self.clock.span(Lane::Host, Phase::Step, [start, start + time], steps as u64);
         if self.clock.grain == Grain::Blocks {
             self.clock.record_many(Phase::Step, start.elapsed(), steps as u64);
         }
         self.pacing.before = steps;
-        self.at.step += steps as u64;
-        self.at.samples += rows as u64;
-        rows
+        taken
     }
 
     /// The most rows of a block. Where steps fetch rows from a file, the next rows may take far longer than

@@ -7,7 +7,7 @@ use super::{
     train_loop::{Halt, TrainLoop},
 };
 use crate::{
-    device::{DeviceError, Purpose},
+    device::{DeviceError, Purpose, Ran},
     event::{Event, Progress},
     program::{Accumulator, Phase, Slice},
     spec::Policy,
@@ -27,10 +27,7 @@ impl TrainLoop<'_> {
     pub(super) fn log_epoch(&mut self) -> Result<(), Halt> {
         match self.trial.spec.logging.policy {
             Policy::Immediate | Policy::Buffered => {}
-            Policy::Off => {
-                self.settle(Purpose::Log)?;
-                self.metric_buffer.take_epoch_rows();
-            }
+            Policy::Off => drop(self.metric_buffer.take_epoch_rows()),
             Policy::PerEpoch => {
                 let start = Instant::now();
                 let mut sums = vec![0.0; self.trial.programs.layout.log_width];
@@ -94,19 +91,46 @@ impl TrainLoop<'_> {
 
     /// Like [`Self::flush`], without the rows of steps after `until`.
     fn flush_until(&mut self, until: u64) -> Result<(), Halt> {
+        self.land(until)?;
+        self.outbox.last_flush = Instant::now();
+        self.bring(self.metric_buffer.pending(), until, |own| own.settle(Purpose::Log))
+    }
+
+    /// Lets the log's rows follow the queued steps to the host, while the next ones write the log's other half.
+    pub(super) fn start_flush(&mut self) -> Result<(), Halt> {
+        self.land(u64::MAX)?;
+        self.outbox.last_flush = Instant::now();
+        let [offset, len] = self.metric_buffer.pending();
+        if len > 0 {
+            self.group.fetch(Slice { buffer: self.trial.programs.layout.log, offset, len })?;
+            self.metric_buffer.turn();
+        }
+        Ok(())
+    }
+
+    /// Takes the rows that are on their way to the host, and waits for them.
+    fn land(&mut self, until: u64) -> Result<(), Halt> {
+        let Some(rows) = self.metric_buffer.on_the_way() else { return Ok(()) };
+        self.bring(rows, until, |own| {
+            let ran = own.group.finished(&mut own.clock, &mut own.metric_buffer.ends)?;
+            own.learn(ran)
+        })
+    }
+
+    /// Reads rows of the log into the outbox; `learn` collects what is known of their steps and returns how long it waited.
+    fn bring(
+        &mut self,
+        [offset, len]: [usize; 2],
+        until: u64,
+        learn: impl FnOnce(&mut Self) -> Result<Duration, Halt>,
+    ) -> Result<(), Halt> {
         let start = Instant::now();
-        self.outbox.last_flush = start;
-        let mut waited = Duration::ZERO;
-        let layout = &self.trial.programs.layout;
-        let len = self.metric_buffer.pending();
         let mut read = std::mem::take(&mut self.metric_buffer.read);
         if len > 0 {
-            let rows = Slice { buffer: layout.log, offset: 0, len };
+            let rows = Slice { buffer: self.trial.programs.layout.log, offset, len };
             self.group.read(Purpose::Log, rows, &mut read)?;
-            waited = self.settle(Purpose::Log)?;
-        } else {
-            read.clear();
         }
+        let waited = learn(self)?;
         let until = self.non_finite.map_or(until, |step| step.min(until));
         self.outbox.events.extend(self.metric_buffer.flush(&read, until));
         self.metric_buffer.read = read;
@@ -120,6 +144,10 @@ impl TrainLoop<'_> {
     /// time.
     pub(super) fn settle(&mut self, purpose: Purpose) -> Result<Duration, Halt> {
         let ran = self.group.settle(purpose, &mut self.clock, &mut self.metric_buffer.ends)?;
+        self.learn(ran)
+    }
+
+    fn learn(&mut self, ran: Ran) -> Result<Duration, Halt> {
         self.non_finite = ran.non_finite;
         self.pacing.step_time = ran.step_time.unwrap_or(self.pacing.step_time);
         self.clock.extend(Phase::Step, ran.waited);
@@ -128,6 +156,9 @@ impl TrainLoop<'_> {
 
     /// Sends events if it is time; called after every block.
     pub(super) fn send_events(&mut self) -> Result<(), Halt> {
+        if self.metric_buffer.on_the_way().is_some() && self.group.is_fetched()? {
+            self.land(u64::MAX)?;
+        }
         let now = Instant::now();
         if now - self.outbox.last_report < REPORT_INTERVAL {
             return Ok(());

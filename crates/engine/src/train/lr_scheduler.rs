@@ -58,19 +58,19 @@ impl LrScheduler {
         }
     }
 
-    /// Computes the values of `steps` updates from `step` on, in epoch `epoch`.
-    pub fn fill(&mut self, step: u64, epoch: u64, steps: usize) {
+    /// Computes the values of `steps` updates from `step` on, in epochs of `per_epoch` steps.
+    pub fn fill(&mut self, step: u64, steps: usize, per_epoch: u64) {
         self.hyper.clear();
         self.lrs.clear();
         // SGD's values do not depend on the step.
         if self.stages.is_empty() && matches!(self.optimizer, Optimizer::Sgd(_)) {
-            let rates = self.lr_at(step, epoch);
+            let rates = self.lr_at(step, 0);
             self.hyper.resize(steps, self.hyper(rates, step));
             self.lrs.resize(steps, rates.lr);
             return;
         }
         for step in step..step + steps as u64 {
-            let rates = self.lr_at(step, epoch);
+            let rates = self.lr_at(step, step / per_epoch.max(1));
             self.hyper.push(self.hyper(rates, step));
             self.lrs.push(rates.lr);
         }

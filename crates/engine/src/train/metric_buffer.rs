@@ -24,14 +24,26 @@ enum Waiting {
     Validation(ValidationRow),
 }
 
+/// One half of the device's log, and what the host knows of its rows.
+#[derive(Default)]
+struct Half {
+    /// Its first row in the log.
+    first: usize,
+    used: usize,
+    waiting: Vec<Waiting>,
+    lrs: Vec<f64>,
+}
+
 pub struct MetricBuffer {
     policy: Policy,
     lr: bool,
     width: usize,
+    /// Rows of each half of the log.
     slots: usize,
-    used: usize,
-    waiting: Vec<Waiting>,
-    lrs: Vec<f64>,
+    /// The half that steps write.
+    half: Half,
+    /// The other one, whose rows may be on their way to the host.
+    other: Half,
     /// The time in seconds at which each step ended, as reported by devices; complete once the steps' rows
     /// are read.
     pub ends: Vec<f64>,
@@ -52,10 +64,9 @@ impl MetricBuffer {
             policy: logging.policy,
             lr: logging.metrics.contains(&Metric::Lr),
             width: layout.log_width,
-            slots: layout.log_slots,
-            used: 0,
-            waiting: Vec::new(),
-            lrs: Vec::new(),
+            slots: layout.log_slots.div_ceil(2),
+            half: Half::default(),
+            other: Half { first: layout.log_slots / 2, ..Half::default() },
             ends: Vec::new(),
             read: Vec::new(),
             done: 0,
@@ -105,14 +116,14 @@ impl MetricBuffer {
 
     /// First free row of the device's log.
     pub fn slot(&self) -> usize {
-        self.used
+        self.half.first + self.half.used
     }
 
     /// Steps that may run before the log must be read.
     pub fn room(&self) -> usize {
         match self.policy {
             Policy::Immediate => 1,
-            Policy::Buffered => self.slots - self.used,
+            Policy::Buffered => self.slots - self.half.used,
             Policy::PerEpoch | Policy::Off => usize::MAX,
         }
     }
@@ -122,9 +133,9 @@ impl MetricBuffer {
         self.epoch_rows += steps.rows as u64 * (steps.count as u64 - 1) + u64::from(steps.last_rows);
         match self.policy {
             Policy::Immediate | Policy::Buffered => {
-                self.used += steps.count;
-                self.waiting.push(Waiting::Steps(steps));
-                self.lrs.extend_from_slice(lrs);
+                self.half.used += steps.count;
+                self.half.waiting.push(Waiting::Steps(steps));
+                self.half.lrs.extend_from_slice(if self.lr { lrs } else { &[] });
             }
             // Only the last end is used, and an epoch may have many steps.
             Policy::PerEpoch | Policy::Off => {
@@ -135,23 +146,38 @@ impl MetricBuffer {
 
     /// Returns the row, or keeps it until the rows before it are flushed.
     pub fn hold(&mut self, row: ValidationRow) -> Option<ValidationRow> {
-        if self.waiting.is_empty() {
+        if self.half.waiting.is_empty() && self.on_the_way().is_none() {
             return Some(row);
         }
-        self.waiting.push(Waiting::Validation(row));
+        self.half.waiting.push(Waiting::Validation(row));
         None
     }
 
-    /// Elements to read from the device at a flush.
-    pub fn pending(&self) -> usize {
-        self.used * self.width
+    /// Elements of the log that steps have written since the last [`turn`](Self::turn): the first and their number.
+    pub fn pending(&self) -> [usize; 2] {
+        [self.half.first, self.half.used].map(|rows| rows * self.width)
     }
 
-    /// Turns the log's rows into events and empties the buffer. Rows of steps after `until` are dropped.
+    /// Elements of the other half, if they are on their way to the host.
+    pub fn on_the_way(&self) -> Option<[usize; 2]> {
+        let Half { first, used, .. } = self.other;
+        (used > 0).then(|| [first, used].map(|rows| rows * self.width))
+    }
+
+    /// Lets the next steps write the other half, which must be empty.
+    pub fn turn(&mut self) {
+        std::mem::swap(&mut self.half, &mut self.other);
+    }
+
+    /// Turns the rows of one half of the log into events and empties it: of the one on its way, if there is one. Rows of
+    /// steps after `until` are dropped.
     pub fn flush(&mut self, values: &[f32], until: u64) -> Vec<Event> {
-        let mut events = Vec::with_capacity(self.waiting.len());
+        let is_other = self.other.used > 0;
+        let half = if is_other { &mut self.other } else { &mut self.half };
+        let mut half = std::mem::take(half);
+        let mut events = Vec::with_capacity(half.waiting.len());
         let mut row = 0;
-        for waiting in self.waiting.drain(..) {
+        for waiting in half.waiting.drain(..) {
             match waiting {
                 Waiting::Validation(v) if v.step <= until => events.push(Event::Validation(v)),
                 Waiting::Validation(_) => {}
@@ -177,17 +203,19 @@ impl MetricBuffer {
                         last_rows,
                         width: self.width,
                         values: block.to_vec(),
-                        lr: if self.lr { self.lrs[kept.clone()].to_vec() } else { Vec::new() },
+                        lr: if self.lr { half.lrs[kept.clone()].to_vec() } else { Vec::new() },
                         elapsed_s: self.ends.get(kept).unwrap_or_default().to_vec(),
                     }));
                 }
             }
         }
-        self.used = 0;
-        self.lrs.clear();
-        // The row of an unfinished epoch may still need the end of the last step.
+        // The row of an unfinished epoch may still need the end of the last step, and rows of the log their own.
         let kept = usize::from(self.sums_an_epoch());
-        self.drop_ends(self.ends.len().saturating_sub(kept));
+        let ended = self.ends.len().saturating_sub(kept);
+        self.drop_ends(if half.used > 0 { ended.min(half.used) } else { ended });
+        half.used = 0;
+        half.lrs.clear();
+        *(if is_other { &mut self.other } else { &mut self.half }) = half;
         events
     }
 

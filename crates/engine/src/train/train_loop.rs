@@ -23,6 +23,7 @@ use crate::{
     host::{page_faults, run_delay},
     plan::{DeviceId, Trial},
     program::{Phase, Slice},
+    spec::Policy,
 };
 
 /// What [`train`] needs: the planned trial, its data and devices, and where events go.
@@ -231,11 +232,15 @@ impl<'a> TrainLoop<'a> {
                 self.at.epoch += 1;
                 self.at.in_epoch = true;
             }
-            let first = self.rows_of_epoch();
-            self.begin_epoch(&train, &mut order, first)?;
-            self.steps_of_epoch(&train, first)?;
-            self.finish_epoch(validation.as_ref())?;
+            let (first, epochs) = (self.rows_of_epoch(), self.stretch());
+            self.begin_stretch(&train, &mut order, first, epochs)?;
+            self.steps_of_stretch(&train, first, epochs)?;
+            self.finish_stretch(validation.as_ref())?;
             self.send_events()?;
+        }
+        self.flush()?;
+        if self.ended.is_none() {
+            self.check()?;
         }
         self.last_validation(validation.as_ref())?;
         self.flush()?;
@@ -244,8 +249,20 @@ impl<'a> TrainLoop<'a> {
         self.send_events()
     }
 
-    /// What follows an epoch's steps: its log row, validation, a checkpoint.
-    fn finish_epoch(&mut self, validation: Option<&(usize, Source)>) -> Result<(), Halt> {
+    /// What follows a stretch's steps: its log rows, validation, a checkpoint.
+    fn finish_stretch(&mut self, validation: Option<&(usize, Source)>) -> Result<(), Halt> {
+        let every = self.trial.spec.trainer.validate_every_epochs;
+        let validation = validation.filter(|_| every > 0 && self.at.epoch.is_multiple_of(every));
+        let logging = &self.trial.spec.logging;
+        if self.ended.is_none() && logging.policy == Policy::Buffered && logging.flush_every.is_none() {
+            // The host waits for a validation anyway.
+            if validation.is_some() {
+                self.flush()?
+            } else {
+                self.start_flush()?
+            }
+            self.check()?;
+        }
         let is_whole = self.rows_of_epoch() == self.trial.facts.train_rows;
         if self.is_interrupted() || !is_whole {
             // Save before the epoch's row is written: a resumed run finishes the epoch and writes another row
@@ -256,9 +273,7 @@ impl<'a> TrainLoop<'a> {
         if !is_whole || !self.is_in_order() {
             return Ok(());
         }
-        let every = self.trial.spec.trainer.validate_every_epochs;
-        if let Some((rows, source)) = validation.filter(|_| every > 0 && self.at.epoch.is_multiple_of(every))
-        {
+        if let Some((rows, source)) = validation {
             self.validate(*rows, source)?;
             if self.is_interrupted() {
                 return self.save_at_end();

@@ -129,6 +129,7 @@ impl TrainLoop<'_> {
                 work: PassKind::Validate,
                 step: self.at.step,
                 position,
+                order: 0,
                 offset: position - origin,
                 rows,
                 steps,

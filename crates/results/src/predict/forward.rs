@@ -53,7 +53,8 @@ impl Pass {
         device.bind(Purpose::Validation, layout.validation_features, &Arc::new(features))?;
         device.bind(Purpose::Validation, layout.validation_targets, targets)?;
         let (work, rows) = (PassKind::Validate, *rows);
-        let block = Block { work, step: 0, position: 0, offset: 0, rows, steps: 1, hyper: &[], slot: 0 };
+        let block =
+            Block { work, step: 0, position: 0, order: 0, offset: 0, rows, steps: 1, hyper: &[], slot: 0 };
         device.run(&block, &mut self.clock, &mut Vec::new())?;
         let mut prediction = vec![0.0; self.prediction.len];
         device.read(Purpose::Validation, self.prediction, &mut prediction)?;

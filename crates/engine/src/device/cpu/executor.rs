@@ -124,14 +124,14 @@ impl CpuExecutor {
     ) -> Result<(), Lost> {
         let begun = Instant::now();
         let [batch, own] = self.batch[usize::from(block.work == PassKind::Validate)];
-        let position = block.position + first * batch;
+        let [position, order] = block.place(first, batch);
         // A chunk holds only this device's rows, and starts at the beginning of a batch.
         let offset = (block.offset / batch + first) * own;
         let hyper = block.hyper.get(first..first + steps).unwrap_or_default();
         self.exclusive(|state| {
             let a = &mut state.assignment;
             let (step, slot) = (block.step + first as u64, block.slot + first);
-            a.at = Cursor { step, position, offset, slot, ..a.at };
+            a.at = Cursor { step, position, order, offset, slot, ..a.at };
             (a.work, a.rows, a.steps) = (block.work, block.rows, steps);
             a.hyper.clear();
             a.hyper.extend_from_slice(hyper);
@@ -322,7 +322,7 @@ impl Executor for CpuExecutor {
                 return Err(error);
             }
             let batch = self.batch[usize::from(block.work == PassKind::Validate)][0];
-            let rows = block.rows.saturating_sub(block.position + first * batch).min(steps * batch);
+            let rows = block.row(first + steps, batch) - block.row(first, batch);
             self.tuner.took(block.work, together, rows as f64 / batch as f64, begun.elapsed());
             first += steps;
         }

@@ -138,6 +138,9 @@ impl State {
         let [Some(full), last] = &set.0[work as usize] else { return Ok(()) };
         let mut context = Context { kernel: self.kernel, bound: &self.bound, at, worker };
         for step in 0..steps {
+            if context.at.position >= rows {
+                context.at = Cursor { position: 0, order: context.at.order + rows, ..context.at };
+            }
             let left = rows - context.at.position;
             let program = if left >= full.batch { full } else { last.as_ref().unwrap_or(full) };
             if let Some(hyper) = hyper.get(step) {

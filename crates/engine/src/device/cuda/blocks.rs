@@ -4,8 +4,8 @@
 use std::time::Instant;
 
 use super::{
-    engines::{Attempt, COMPARED, LaunchKind as Part},
-    executor::CudaExecutor,
+    engines::{Attempt, COMPARED, LaunchKind as Part, Turns},
+    executor::{CudaExecutor, loaded_for},
     launch::Queued,
 };
 use crate::{
@@ -32,17 +32,16 @@ impl CudaExecutor {
             Some(validate) if !trains => validate.load(&self.gpu)?,
             _ => self.train.load(&self.gpu)?,
         }
-        let loaded = if trains { &self.train } else { self.validate.as_ref().unwrap_or(&self.train) };
-        let batch = usize::try_from(loaded.full.rows).unwrap_or(1).max(1);
-        let own = u64::try_from(loaded.full.own_rows).unwrap_or(0);
-        let position = block.position + first * batch;
+        let loaded = loaded_for(block.work, &self.train, &self.validate);
+        let (batch, own) = (loaded.batch(), u64::try_from(loaded.full.own_rows).unwrap_or(0));
+        let [position, in_order] = block.place(first, batch);
         // A chunk holds only this device's rows, and starts at the beginning of a batch.
         let offset = (block.offset / batch + first) as u64 * own;
         let table = block.hyper.get(first..first + steps).unwrap_or_default();
         let (data, order) = self.inputs.addresses();
         let run = RunRecord {
             data,
-            order,
+            order: order + (size_of::<u32>() * in_order) as u64,
             log: self.device_log.log(),
             hyper: if table.is_empty() { 0 } else { self.gpu.run.at + size_of::<RunRecord>() as u64 },
             sums: self.device_log.sums(),
@@ -52,14 +51,13 @@ impl CudaExecutor {
             step: block.step + if trains { first as u64 } else { 0 },
             position: position as u64,
             offset,
-            batch: batch as u64,
+            rows: block.rows as u64,
             index: 0,
             slot: (block.slot + first) as u32,
         };
-        // Only the last step may have fewer rows.
-        let whole = (block.rows.saturating_sub(position) / batch).min(steps);
-        self.prove(run, table.get(..whole).filter(|_| trains).unwrap_or_default())?;
-        let loaded = if trains { &self.train } else { self.validate.as_ref().unwrap_or(&self.train) };
+        let turns = Turns::new(block, first, steps, batch);
+        self.prove(run, table.get(..turns.before_last.min(steps)).filter(|_| trains).unwrap_or_default())?;
+        let loaded = loaded_for(block.work, &self.train, &self.validate);
         // Set this before queuing: sums through the host wait for steps.
         let slowest_s = steps as f64 * loaded.slowest_s;
         if trains {
@@ -76,9 +74,9 @@ impl CudaExecutor {
             meters.ledger.queued(Kind::HostToDevice, Purpose::Constants, 1, constants);
         }
         let phases = if self.train.engine == Engine::Launch && (trains || loaded.full.reduces()) {
-            self.launch_marked(block, whole, whole < steps, first, meters.ledger)?
+            self.launch_marked(block, &turns, first, meters.ledger)?
         } else {
-            loaded.queue(&self.gpu, whole, whole < steps)?;
+            loaded.queue(&self.gpu, &turns)?;
             Vec::new()
         };
         if trains && self.gpu.sums.is_some() {
@@ -94,19 +92,14 @@ impl CudaExecutor {
     fn launch_marked(
         &mut self,
         block: &Block<'_>,
-        whole: usize,
-        has_last: bool,
+        turns: &Turns,
         first: usize,
         ledger: &mut Ledger,
     ) -> Result<Vec<Vec<Phase>>, DeviceError> {
-        let loaded = match &self.validate {
-            Some(validate) if block.work == PassKind::Validate => validate,
-            _ => &self.train,
-        };
+        let loaded = loaded_for(block.work, &self.train, &self.validate);
         let (mut phases, mut marks) = (Vec::new(), 0);
-        for step in 0..whole + usize::from(has_last) {
-            let steps =
-                if step < whole { &loaded.full } else { loaded.last.as_ref().unwrap_or(&loaded.full) };
+        for step in 0..turns.steps {
+            let steps = loaded.of_turn(turns.is_last(step));
             let mut own = Vec::new();
             for (i, launch) in steps.launches.iter().enumerate() {
                 match &launch.work {

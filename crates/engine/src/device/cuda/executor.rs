@@ -5,13 +5,13 @@ use std::{sync::Arc, time::Duration};
 use super::{
     all_reduce::HostAllReduce,
     engines::{GpuContext, Loaded},
-    launch::{CallGuard, Stream, Watch},
+    launch::{CallGuard, Event, Stream, Watch},
     memory::{DeviceLog, Digest, Inputs},
     progress::Progress,
     proof::Unproven,
 };
 use crate::{
-    device::{Block, DETAILED_STEPS, DeviceError, Executor, Kind, Meters, Moved, Purpose, Ran},
+    device::{Block, DETAILED_STEPS, DeviceError, Executor, Kind, Meters, Moved, PassKind, Purpose, Ran},
     program::{Accumulator, BufferId, Layout, MemoryPlan, Phase, SUMS, Slice},
 };
 
@@ -32,9 +32,9 @@ pub struct CudaExecutor {
     pub(super) seed: u64,
     /// Bytes on the device, not counting the inputs.
     pub(super) bytes: u64,
-    /// The most steps of one block.
-    pub(super) most_steps: usize,
     pub(super) watch: Option<Watch>,
+    /// Rows of the log on their way to the host, and their arrival.
+    pub(super) fetched: (Option<Slice>, Event),
     /// Number of copies and bytes of the programs' instructions, until they are counted in the ledger.
     pub(super) records: (u64, u64),
     /// The test that a compiled step has to pass in its first block, if it is still due.
@@ -80,6 +80,11 @@ impl CudaExecutor {
             notice: self.notice.take(),
         }
     }
+}
+
+/// The programs that do a block's work.
+pub(super) fn loaded_for<'a>(work: PassKind, train: &'a Loaded, validate: &'a Option<Loaded>) -> &'a Loaded {
+    validate.as_ref().filter(|_| work == PassKind::Validate).unwrap_or(train)
 }
 
 /// A copy to the device, with the time waited.
@@ -146,6 +151,11 @@ impl Executor for CudaExecutor {
             self.device_log.read_log(from.offset, to);
             return Ok(Moved::Bytes(bytes));
         }
+        if let Some(_) = self.fetched.0.take_if(|fetched| *fetched == from) {
+            let wait = self.progress.wait_for(&self.gpu, &mut self.fetched.1, "reading the log")?;
+            self.device_log.read_log(from.offset, to);
+            return Ok(Moved::AfterWait { bytes, wait });
+        }
         if from.buffer == self.layout.log {
             let copy = |stream: &Stream| self.device_log.fetch_log(stream, from.offset, len);
             let what = ("reading the log", Phase::Log);
@@ -161,6 +171,25 @@ impl Executor for CudaExecutor {
         unsafe { self.gpu.stream.download_into(to, address)? };
         wait += self.progress.wait(&self.gpu, "reading its memory")?;
         Ok(Moved::AfterWait { bytes, wait })
+    }
+
+    fn fetch(&mut self, from: Slice) -> Result<(), DeviceError> {
+        let _inside = self.enter()?;
+        // A trace shows when a copy began and ended.
+        if !self.progress.timeline.wanted {
+            self.device_log.fetch_log(&self.gpu.stream, from.offset, from.len)?;
+            self.fetched.1.record(&self.gpu.stream)?;
+            self.fetched.0 = Some(from);
+        }
+        Ok(())
+    }
+
+    fn is_fetched(&self) -> Result<bool, DeviceError> {
+        let _inside = self.enter()?;
+        if self.fetched.0.is_none() {
+            return Ok(true);
+        }
+        self.fetched.1.happened(|| "reading the log".into())
     }
 
     fn copy(&mut self, from: Slice, to: Slice) -> Result<Moved, DeviceError> {
@@ -199,11 +228,13 @@ impl Executor for CudaExecutor {
         self.progress.timeline.wanted = meters.clock.trace.is_some();
         let (copies, bytes) = std::mem::take(&mut self.records);
         meters.ledger.copies(Kind::HostToDevice, Purpose::Launch, copies, bytes, Duration::ZERO);
+        let loaded = loaded_for(block.work, &self.train, &self.validate);
+        let most = loaded.most_steps(block.rows.div_ceil(loaded.batch()));
         let mut first = 0;
         while first < block.steps {
             let detailed =
                 block.step + (first as u64) < DETAILED_STEPS && self.progress.timeline.has_long_steps();
-            let most = if detailed { 1 } else { self.most_steps };
+            let most = if detailed { 1 } else { most };
             let steps = (block.steps - first).min(most);
             self.part(block, first, steps, meters)?;
             first += steps;
@@ -220,6 +251,12 @@ impl Executor for CudaExecutor {
         }
         self.progress.uploaded(self.inputs.uploaded(&self.progress.in_flight)?);
         self.progress.timeline.report(meters.clock);
+        Ok(Ran { waited: std::mem::take(&mut self.progress.waited), ..self.ran() })
+    }
+
+    fn finished(&mut self, meters: &mut Meters<'_>) -> Result<Ran, DeviceError> {
+        let _inside = self.enter()?;
+        self.progress.finished(&mut self.gpu, meters)?;
         Ok(Ran { waited: std::mem::take(&mut self.progress.waited), ..self.ran() })
     }
 

@@ -8,7 +8,7 @@ use super::{
     engines::{Compiled, GpuContext, Loaded, MOST_LAUNCHED, MOST_STEPS, Products, Steps},
     executor::CudaExecutor,
     ffi::{Context, Gpu},
-    launch::HangTimeout,
+    launch::{Event, HangTimeout},
     memory::{DeviceLog, Digest, Inputs, Staging},
     progress::Progress,
     proof::Unproven,
@@ -133,7 +133,6 @@ impl CudaExecutor {
         if engine == Engine::Compiled {
             unproven = Some(compile(&mut train, &gpu, &programs, precision, must_be_faster)?);
         }
-        let most_steps = train.most_steps().min(validate.as_ref().map_or(usize::MAX, Loaded::most_steps));
         let first = programs.train.instructions.first().map(|i| &i.op);
         let streamed = matches!(first, Some(Op::Gather(Gather { source: RowSource::Chunk, .. })));
         let all = [Some(&train), validate.as_ref()].into_iter().flatten();
@@ -157,8 +156,8 @@ impl CudaExecutor {
             reduced,
             seed,
             bytes: bytes as u64,
-            most_steps,
             watch: None,
+            fetched: (None, Event::timed(&context)?),
             unproven,
             notice: None,
             product_gains: products.as_ref().and_then(Products::gains),

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use super::{
     engines::GpuContext,
-    launch::{Done, InFlightQueue, Stream},
+    launch::{Done, Event, InFlightQueue, Stream},
     measure::timeline::Timeline,
 };
 use crate::{
@@ -42,6 +42,21 @@ impl Progress {
         let start = Instant::now();
         self.in_flight.anchor(gpu, doing)?;
         let wait = start.elapsed();
+        self.waited += wait;
+        Ok(wait)
+    }
+
+    /// Waits for an event of the stream, and not for what was queued after it.
+    pub fn wait_for(
+        &mut self,
+        gpu: &GpuContext,
+        event: &mut Event,
+        doing: &str,
+    ) -> Result<Duration, DeviceError> {
+        let wait = gpu.wait(event, || doing.to_owned())?;
+        if !wait.is_zero() {
+            self.in_flight.anchor_at(event);
+        }
         self.waited += wait;
         Ok(wait)
     }
@@ -106,6 +121,13 @@ impl Progress {
         meters.ends.extend(std::iter::repeat_n(self.last_end_s, queued.steps));
     }
 
+    /// Records the times of the complete blocks.
+    pub fn finished(&mut self, gpu: &mut GpuContext, meters: &mut Meters<'_>) -> Result<(), DeviceError> {
+        let finished = self.in_flight.finished()?;
+        finished.iter().for_each(|done| self.learn(done, gpu, meters));
+        Ok(())
+    }
+
     /// Waits for all blocks and records their times. If the GPU hangs, records those of the complete blocks.
     pub fn settle(
         &mut self,
@@ -122,8 +144,7 @@ impl Progress {
             meters.ledger.sync(purpose, wait);
             self.waited += wait;
         }
-        let finished = self.in_flight.finished()?;
-        finished.iter().for_each(|done| self.learn(done, gpu, meters));
+        self.finished(gpu, meters)?;
         if given_up {
             return Ok(());
         }

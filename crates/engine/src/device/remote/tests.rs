@@ -129,7 +129,7 @@ fn with_remote_of(is_gpu: bool, lead: impl FnOnce(&Arc<ProcessGroup>, &mut Remot
 
 fn block(hyper: &[Hyper], slot: usize) -> Block<'_> {
     let (steps, work) = (hyper.len(), PassKind::Train);
-    Block { work, step: 4, position: 0, offset: 0, rows: 3, steps, hyper, slot }
+    Block { work, step: 4, position: 0, order: 0, offset: 0, rows: 3, steps, hyper, slot }
 }
 
 #[test]

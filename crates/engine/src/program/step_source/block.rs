@@ -41,49 +41,80 @@ impl Piece {
     }
 }
 
-/// The source of a step whose job takes `arena` elements, for a block with room for `room` of them.
-pub fn source(step: &Step<'_>, arena: usize, room: usize) -> Result<StepSource, String> {
-    let Step { name, program, gather, gathers, .. } = *step;
-    let behind = aligned(arena);
-    let ahead = behind + aligned(gather.x.len) + aligned(gather.y.len);
+/// The source of a step whose job takes `arena` elements, for a block with room for `room` of them. `last`: the step on
+/// the smaller batch at the end of an epoch.
+pub fn source(
+    step: &Step<'_>,
+    last: Option<&Step<'_>>,
+    arena: usize,
+    room: usize,
+) -> Result<StepSource, String> {
+    let Step { program, gather, .. } = step;
+    let ahead = aligned(arena) + aligned(gather.x.len) + aligned(gather.y.len);
     let fetches_ahead = ahead <= room && program.rows <= MOST_ROWS_AHEAD;
     let elements = if fetches_ahead { ahead } else { arena };
-    let by = |threads: u32| {
+    let by = |threads| Staged::new(step, threads, fetches_ahead);
+    let fastest = THREADS.into_iter().map(by).min_by(|a, b| a.cycles.total_cmp(&b.cycles));
+    let Some(full) = fastest else { return Err("no threads".into()) };
+    let threads = full.emitter.threads;
+    let last = last.map(|last| Staged::new(last, threads, fetches_ahead));
+    let mut text = String::new();
+    full.write(&mut text, ("full", last.is_some()), arena);
+    last.iter().for_each(|last| last.write(&mut text, ("last", false), arena));
+    let other = if last.is_some() { "last" } else { "full" };
+    let _ = write!(
+        text,
+        "extern \"C\" __global__ void __launch_bounds__({threads}, 1) {}(float* arena, Run* run, unsigned*, float*, int \
+         steps) {{\n    compiled_steps<full_program, {other}_program>(arena, run, steps);\n}}\n",
+        step.name
+    );
+    let barriers = full.stages.iter().max().map_or(1, |last| last + 1);
+    Ok(StepSource { text, blocks: 1, threads, elements, ahead: 0, barriers, cycles: full.cycles })
+}
+
+/// A step's pieces in their stages, for a number of threads.
+struct Staged<'a> {
+    step: &'a Step<'a>,
+    emitter: Emitter,
+    pieces: Vec<Piece>,
+    stages: Vec<usize>,
+    cycles: f64,
+}
+
+impl<'a> Staged<'a> {
+    fn new(step: &'a Step<'a>, threads: u32, fetches_ahead: bool) -> Self {
         let emitter = Emitter {
             threads,
             split: WorkSplit::Threads { blocks: 1 },
-            batch: fetches_ahead.then(|| [gathers.at[0], gathers.at[1]]),
+            batch: fetches_ahead.then(|| [step.gathers.at[0], step.gathers.at[1]]),
             learning: step.learning.clone(),
         };
         let pieces = pieces::pieces(step, fetches_ahead).into_iter().map(|piece| Piece::new(piece, &emitter));
         let pieces: Vec<_> = pieces.collect();
         let stages = stages(&pieces);
         let cycles = cycles(&pieces, &stages, threads);
-        (emitter, pieces, stages, cycles)
-    };
-    let fastest = THREADS.into_iter().map(by).min_by(|a, b| a.3.total_cmp(&b.3));
-    let Some((emitter, pieces, stages, cycles)) = fastest else { return Err("no threads".into()) };
-    let mut text = String::new();
-    let mut own = format!(
-        "    static const int THREADS = {}, ELEMENTS = {arena}, BATCH = {}, ROWS = {};\n    static const bool AHEAD = {fetches_ahead};\n",
-        emitter.threads, program.batch, program.rows,
-    );
-    if fetches_ahead {
-        own += &fetch(gather, gathers, behind);
-    } else {
-        own += "    static __device__ u32 number(const Run&, unsigned) { return 0; }\n";
-        own += "    static __device__ void fetch(float*, const Run&, const u32*, int) {}\n";
+        Self { step, emitter, pieces, stages, cycles }
     }
-    let _ = write!(text, "struct {name}_program {{\n{own}");
-    write_step(&mut text, gathers, behind, &emitter, (&pieces, &stages));
-    let _ = write!(
-        text,
-        "}};\nextern \"C\" __global__ void __launch_bounds__({}, 1) {name}(float* arena, Run* run, unsigned*, float*, int \
-         steps) {{\n    compiled_steps<{name}_program>(arena, run, steps);\n}}\n",
-        emitter.threads
-    );
-    let barriers = stages.iter().max().map_or(1, |last| last + 1);
-    Ok(StepSource { text, blocks: 1, threads: emitter.threads, elements, ahead: 0, barriers, cycles })
+
+    /// Writes the struct; `is_short`: whether an epoch ends with a smaller batch.
+    fn write(&self, text: &mut String, (name, is_short): (&str, bool), arena: usize) {
+        let Self { step: Step { program, gather, gathers, .. }, emitter, pieces, stages, .. } = self;
+        let (behind, fetches_ahead) = (aligned(arena), emitter.batch.is_some());
+        let _ = write!(
+            text,
+            "struct {name}_program {{\n    static const int THREADS = {}, ELEMENTS = {arena}, BATCH = {}, ROWS = {};\n    \
+             static const bool AHEAD = {fetches_ahead}, SHORT = {is_short};\n",
+            emitter.threads, program.batch, program.rows,
+        );
+        if fetches_ahead {
+            *text += &fetch(gather, gathers, behind);
+        } else {
+            *text += "    static __device__ u32 number(const Run&, unsigned) { return 0; }\n";
+            *text += "    static __device__ void fetch(float*, const Run&, const u32*, int) {}\n";
+        }
+        write_step(text, gathers, behind, emitter, (pieces, stages));
+        *text += "};\n";
+    }
 }
 
 /// Estimated cycles of a step. The pieces of a stage run in parallel as far as there are warps for them.

@@ -307,7 +307,7 @@ impl Grid<'_> {
             "    static __device__ __forceinline__ void gather(float* own, const Run& at, Batch batch) {{\n        const u64 x = \
              batch.x, y = batch.y;\n        {parts} then.offset += part * {each}; gather_op(op, own, {scope}    static \
              __device__ __forceinline__ void expect(const Run& at) {{\n        const u64 x = 0, y = 0;\n        {parts} \
-             then.position += BATCH, then.offset += ROWS + part * {each}; expect_rows(op, {scope}"
+             next_step(then, BATCH, ROWS), then.offset += part * {each}; expect_rows(op, {scope}"
         ))
     }
 

@@ -36,17 +36,31 @@ pub struct StepSource {
 }
 
 impl StepSource {
-    /// The source of a program's kernel.
+    /// The source of a program's kernel. That for one block also has the step on `last`, the smaller batch at the end
+    /// of an epoch.
     ///
     /// # Errors
     /// An instruction that only the interpreter supports, or the reason why the job does not fit.
-    pub fn new(name: &str, program: &Program, options: &StepOptions<'_>) -> Result<Self, String> {
+    pub fn new(
+        name: &str,
+        program: &Program,
+        last: Option<&Program>,
+        options: &StepOptions<'_>,
+    ) -> Result<Self, String> {
         let StepOptions { layout, precision, place, elements, room, .. } = *options;
         let encoder = Encoder { layout, precision, place };
-        let records = encode(&program.instructions, &encoder).into_iter().map(|record| record.map_err(why));
-        let records = records.collect::<Result<Vec<Record>, String>>()?;
+        let encoded = |program: &Program| {
+            let records = encode(&program.instructions, &encoder).into_iter();
+            records.map(|record| record.map_err(why)).collect::<Result<Vec<Record>, String>>()
+        };
+        let records = encoded(program)?;
         let step = Step::new(name, program, &records, place)?;
-        if elements <= room { block::source(&step, elements, room) } else { grid::source(&step, options) }
+        if elements > room {
+            return grid::source(&step, options);
+        }
+        let last = last.map(|last| Ok::<_, String>((last, encoded(last)?))).transpose()?;
+        let last = last.as_ref().map(|(last, records)| Step::new(name, last, records, place)).transpose()?;
+        block::source(&step, last.as_ref(), elements, room)
     }
 }
 
@@ -80,7 +94,7 @@ impl<'a> Step<'a> {
 #[derive(Clone, Debug, PartialEq)]
 pub struct StepSources {
     pub full: StepSource,
-    /// The source for the last batch of an epoch, if it is smaller.
+    /// A grid's source for the last batch of an epoch, if it is smaller.
     pub last: Option<StepSource>,
 }
 
@@ -100,10 +114,10 @@ impl StepSources {
             multiprocessors: room.multiprocessors,
         };
         let last = programs.train_last.as_ref();
-        Ok(Self {
-            full: StepSource::new("steps", &programs.train, &options)?,
-            last: last.map(|last| StepSource::new("last_step", last, &options)).transpose()?,
-        })
+        let full = StepSource::new("steps", &programs.train, last, &options)?;
+        let last = last.filter(|_| full.blocks > 1);
+        let last = last.map(|last| StepSource::new("last_step", last, None, &options)).transpose()?;
+        Ok(Self { full, last })
     }
 }
 

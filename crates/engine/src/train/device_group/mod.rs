@@ -235,6 +235,24 @@ impl DeviceGroup {
         self.timed(move |device, clock, ends| device.settle(purpose, clock, ends), ends).map(|(ran, _)| ran)
     }
 
+    /// See [`Executor::fetch`](crate::device::Executor::fetch), of the first device.
+    pub fn fetch(&mut self, from: Slice) -> Result<(), DeviceError> {
+        self.first(move |rank| rank.device.executor.fetch(from))
+    }
+
+    /// See [`Executor::is_fetched`](crate::device::Executor::is_fetched), of the first device.
+    pub fn is_fetched(&mut self) -> Result<bool, DeviceError> {
+        self.first(|rank| rank.device.executor.is_fetched())
+    }
+
+    /// See [`Executor::finished`](crate::device::Executor::finished).
+    pub fn finished(&mut self, clock: &mut Clock, ends: &mut Vec<f64>) -> Result<Ran, DeviceError> {
+        match &mut self.alone {
+            Some(rank) => rank.device.finished(clock, ends),
+            None => self.timed(Device::finished, ends).map(|(ran, _)| ran),
+        }
+    }
+
     /// A digest of the slice on each device; see [`crate::device::digest()`].
     pub fn digests(&mut self, of: Slice) -> Result<Vec<u64>, DeviceError> {
         self.all(move |rank| rank.device.digest(of))

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use cudarc::driver::sys::CUfunction;
 
-use super::gpu_context::GpuContext;
+use super::{gpu_context::GpuContext, loaded::Turns};
 use crate::{
     device::{
         DeviceError,
@@ -18,9 +18,10 @@ use crate::{
     program::{StepSource, StepSources},
 };
 
-/// The kernels for training steps: on a full batch, and on the last one.
+/// The kernels for training steps.
 pub struct Compiled {
     full: Kernel,
+    /// A grid's kernel for the last batch of an epoch, if it is smaller.
     last: Option<Kernel>,
     /// A grid's second buffer for the batch.
     ahead: Option<DeviceMemory>,
@@ -68,13 +69,22 @@ impl Compiled {
         })
     }
 
+    /// Whether one launch runs whole epochs.
+    pub fn is_whole(&self) -> bool {
+        self.last.is_none()
+    }
+
     pub fn bytes(&self) -> usize {
         self.ahead.as_ref().map_or(0, |ahead| ahead.bytes)
     }
 
-    /// Queues `count` full steps, or the last one.
-    pub fn queue(&self, gpu: &GpuContext, count: usize, is_last: bool) -> Result<(), DeviceError> {
-        self.queue_on(gpu, [gpu.arena.at, gpu.run.at], count, is_last)
+    /// Queues steps: all at once, or those on full batches apart from those on the last one.
+    pub fn queue(&self, gpu: &GpuContext, steps: &Turns) -> Result<(), DeviceError> {
+        let places = [gpu.arena.at, gpu.run.at];
+        if self.last.is_none() {
+            return self.queue_on(gpu, places, steps.steps, false);
+        }
+        steps.runs().try_for_each(|(count, is_last)| self.queue_on(gpu, places, count, is_last))
     }
 
     /// The same on another arena and with other counters.

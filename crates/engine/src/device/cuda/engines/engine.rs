@@ -8,7 +8,7 @@ use cudarc::driver::sys::CUfunction;
 use super::{
     copies::Conversion,
     gpu_context::{GpuContext, QueuedSums},
-    loaded::{Loaded, LoadedEngine},
+    loaded::{GRAPH_STEPS, Loaded, LoadedEngine, Turns},
     steps::{Launch, LaunchKind, Steps},
 };
 use crate::{
@@ -25,8 +25,6 @@ use crate::{
 
 /// The most blocks of `interpret_grid`.
 const MOST_BLOCKS: u64 = 1024;
-/// Steps per graph, so that the cost of its launch is shared by many.
-const GRAPH_STEPS: usize = 16;
 
 impl GpuContext {
     /// Queues one instruction. A sum through the host cannot be queued.
@@ -191,31 +189,32 @@ impl Loaded {
         }
     }
 
-    /// Queues `count` full steps and then, perhaps, the last one.
+    /// Queues steps.
     ///
     /// # Errors
     /// The engine is not loaded, or a launch fails.
-    pub fn queue(&self, gpu: &GpuContext, count: usize, has_last: bool) -> Result<(), DeviceError> {
+    pub fn queue(&self, gpu: &GpuContext, steps: &Turns) -> Result<(), DeviceError> {
         let device = &gpu.context.name;
         let unloaded =
             || DeviceError::Unusable { device: device.clone(), why: "its engine is not loaded".to_owned() };
         let engine = self.loaded_engine.as_ref().ok_or_else(unloaded)?;
-        if let LoadedEngine::Graph { many, one, last } = engine {
-            (0..count / GRAPH_STEPS).try_for_each(|_| many.launch(&gpu.stream))?;
-            (0..count % GRAPH_STEPS).try_for_each(|_| one.launch(&gpu.stream))?;
-            return last.iter().filter(|_| has_last).try_for_each(|last| last.launch(&gpu.stream));
-        }
-        let last = self.last.as_ref().filter(|_| has_last).map(|last| (last, 1));
-        let full = (count > 0).then_some((&self.full, count));
         if let Some(compiled) = &self.compiled {
-            return (full.map(|(_, count)| (count, false)).into_iter())
-                .chain(last.map(|_| (1, true)))
-                .try_for_each(|(count, is_last)| compiled.queue(gpu, count, is_last));
+            return compiled.queue(gpu, steps);
         }
         let places = [gpu.arena.at, gpu.run.at];
-        full.into_iter()
-            .chain(last)
-            .try_for_each(|(steps, count)| engine.interpret(gpu, places, steps, count, self.elements))
+        steps.runs().try_for_each(|(count, is_last)| match engine {
+            LoadedEngine::Graph { last: Some(last), .. } if is_last => last.launch(&gpu.stream),
+            LoadedEngine::Graph { many, one, .. } => {
+                (0..count / GRAPH_STEPS).try_for_each(|_| many.launch(&gpu.stream))?;
+                (0..count % GRAPH_STEPS).try_for_each(|_| one.launch(&gpu.stream))
+            }
+            engine => engine.interpret(gpu, places, self.of_turn(is_last), count, self.elements),
+        })
+    }
+
+    /// The step on a full batch, or on the last one of an epoch.
+    pub fn of_turn(&self, is_last: bool) -> &Steps {
+        self.last.as_ref().filter(|_| is_last).unwrap_or(&self.full)
     }
 
     /// The engine that runs these programs where no compiled step does.

@@ -6,12 +6,14 @@ use super::{
     steps::{LaunchKind, Steps},
 };
 use crate::{
-    device::{DeviceError, cuda::launch::Graph},
+    device::{Block, DeviceError, cuda::launch::Graph},
     plan::Engine,
 };
 
 pub const MOST_STEPS: usize = 1 << 14;
-/// The most steps of a block if they are nodes of graphs, 16 steps each; see [`MOST_QUEUED`].
+/// Steps per graph, so that the cost of its launch is shared by many.
+pub const GRAPH_STEPS: usize = 16;
+/// The most steps of a block if they are nodes of graphs; see [`MOST_QUEUED`].
 pub const MOST_IN_GRAPHS: usize = 1 << 12;
 /// The most steps of a block if every instruction is a launch and phases are marked.
 pub const MOST_LAUNCHED: usize = 16;
@@ -19,6 +21,40 @@ pub const MOST_LAUNCHED: usize = 16;
 /// launches (NVIDIA documents no number; users have reported 1,024). After that the next launch waits inside
 /// the driver until there is room, which would be forever if the GPU hangs.
 pub const MOST_QUEUED: usize = 400;
+
+/// The steps of a block: how many, and which are on the last, smaller batch of an epoch.
+pub struct Turns {
+    pub steps: usize,
+    /// Those before the first smaller batch; `usize::MAX` if all batches are full.
+    pub before_last: usize,
+    pub per_epoch: usize,
+}
+
+impl Turns {
+    /// Of `steps` steps of a block from its step `first` on.
+    pub fn new(block: &Block<'_>, first: usize, steps: usize, batch: usize) -> Self {
+        let (rows, [position, _]) = (block.rows, block.place(first, batch));
+        let before_last = if rows.is_multiple_of(batch) { usize::MAX } else { (rows - position) / batch };
+        Self { steps, before_last, per_epoch: rows.div_ceil(batch).max(1) }
+    }
+
+    pub fn is_last(&self, step: usize) -> bool {
+        step >= self.before_last && (step - self.before_last).is_multiple_of(self.per_epoch)
+    }
+
+    /// Runs of full batches, and the smaller ones between them.
+    pub fn runs(&self) -> impl Iterator<Item = (usize, bool)> {
+        let mut first = 0;
+        std::iter::from_fn(move || {
+            let is_last = self.is_last(first);
+            let left = self.steps.checked_sub(first).filter(|left| *left > 0)?;
+            let full = if first <= self.before_last { self.before_last - first } else { self.per_epoch - 1 };
+            let count = if is_last { 1 } else { left.min(full) };
+            first += count;
+            Some((count, is_last))
+        })
+    }
+}
 
 /// How the programs of one kind run.
 pub enum LoadedEngine {
@@ -61,20 +97,30 @@ impl Loaded {
         Ok(())
     }
 
-    /// The largest number of steps in a block.
-    pub fn most_steps(&self) -> usize {
-        match self.engine {
-            Engine::Launch => {
-                (MOST_QUEUED / (self.full.queued() + self.step_marks())).clamp(1, MOST_LAUNCHED)
-            }
-            Engine::Graph => MOST_IN_GRAPHS,
-            _ => MOST_STEPS,
-        }
+    /// Rows of a full global batch.
+    pub fn batch(&self) -> usize {
+        usize::try_from(self.full.rows).unwrap_or(1).max(1)
+    }
+
+    /// The largest number of steps in a block, of epochs with `per_epoch` steps.
+    pub fn most_steps(&self, per_epoch: usize) -> usize {
+        let (most, launches) = match self.engine {
+            Engine::Launch => return self.most_launched(),
+            Engine::Graph => (MOST_IN_GRAPHS, per_epoch / GRAPH_STEPS + per_epoch % GRAPH_STEPS + 1),
+            Engine::Compiled if self.compiled.as_ref().is_some_and(Compiled::is_whole) => (MOST_STEPS, 0),
+            _ => (MOST_STEPS, 2),
+        };
+        let epochs = MOST_QUEUED.checked_div(launches).map_or(usize::MAX, |epochs| epochs.max(1));
+        epochs.saturating_mul(per_epoch).min(most)
+    }
+
+    fn most_launched(&self) -> usize {
+        (MOST_QUEUED / (self.full.queued() + self.step_marks())).clamp(1, MOST_LAUNCHED)
     }
 
     /// The most marks of a block.
     pub fn marks(&self) -> usize {
-        if self.engine == Engine::Launch { self.most_steps() * self.step_marks() } else { 0 }
+        if self.engine == Engine::Launch { self.most_launched() * self.step_marks() } else { 0 }
     }
 
     fn step_marks(&self) -> usize {

@@ -13,6 +13,6 @@ mod tuning;
 pub use compiled::{Attempt, COMPARED, Compiled, Outcome};
 pub use copies::Conversion;
 pub use gpu_context::{GpuContext, QueuedSums};
-pub use loaded::{Loaded, MOST_LAUNCHED, MOST_STEPS};
+pub use loaded::{Loaded, MOST_LAUNCHED, MOST_STEPS, Turns};
 pub use product::Products;
 pub use steps::{LaunchKind, Steps};

@@ -142,6 +142,12 @@ impl InFlightQueue {
         Ok(())
     }
 
+    /// Sets a new anchor: an event that has just happened.
+    pub fn anchor_at(&mut self, event: &mut Event) {
+        std::mem::swap(&mut self.anchor.0, event);
+        self.anchor.1 = Instant::now();
+    }
+
     /// The first block that is not complete; `None` if all are.
     pub fn unfinished(&self) -> Result<Option<&Queued>, DeviceError> {
         for i in 0..PLACES {

@@ -169,22 +169,23 @@ impl OrderBuffer {
         self.memory.as_ref().map_or(0, |memory| memory.bytes)
     }
 
-    /// Uploads the order, after all steps that use the previous one.
-    pub fn bind(&mut self, gpu: &GpuContext, order: &[u32]) -> Result<(), DeviceError> {
+    /// Uploads the order, after all steps that use the previous one. Later ones find room if they fit its memory on the
+    /// host.
+    pub fn bind(&mut self, gpu: &GpuContext, order: &Vec<u32>) -> Result<(), DeviceError> {
         let (context, stream) = (&gpu.context, &gpu.stream);
-        let bytes = size_of_val(order);
+        let (bytes, room) = (size_of_val(&order[..]), size_of::<u32>() * order.capacity());
         let what = "the order of rows";
         if let Some((_, uploaded)) = &self.staging[self.next] {
             gpu.until(uploaded, || format!("uploading {what}"))?;
         }
         let memory = match self.memory.take().filter(|memory| memory.bytes >= bytes) {
             Some(memory) => memory,
-            None => DeviceMemory::new(context, bytes, what)?,
+            None => DeviceMemory::new(context, room, what)?,
         };
         let place = &mut self.staging[self.next];
         self.next = 1 - self.next;
         if place.as_ref().is_none_or(|(staging, _)| staging.pointer(0, bytes).is_none()) {
-            *place = Some((Pinned::new(context, bytes, what)?, Event::plain(context)?));
+            *place = Some((Pinned::new(context, room, what)?, Event::plain(context)?));
         }
         if let Some((staging, uploaded)) = place {
             staging.write(0, order);

@@ -61,7 +61,7 @@ impl Inputs {
         Ok((buffer.bind_whole(gpu, &mut self.staging, rows, what)?, None))
     }
 
-    pub fn bind_order(&mut self, gpu: &GpuContext, order: &[u32]) -> Result<(), DeviceError> {
+    pub fn bind_order(&mut self, gpu: &GpuContext, order: &Vec<u32>) -> Result<(), DeviceError> {
         self.order.bind(gpu, order)
     }
 
