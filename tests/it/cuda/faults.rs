@@ -68,7 +68,7 @@ fn memory_that_is_not_there() {
     let text = format!("error: `gpu:0` failed while taking 5440 bytes for parameters and activations: {end}");
     refused(&sim, &[], &fails("alloc:1"), 2, &text);
     let text =
-        format!("error: `gpu:0` failed while taking 384 bytes of pinned host memory for the log: {end}");
+        format!("error: `gpu:0` failed while taking 448 bytes of pinned host memory for the log: {end}");
     refused(&sim, &[], &fails("pinned:1"), 2, &text);
 }
 

@@ -99,6 +99,10 @@ impl Block<'_> {
 
     /// Where its step number `step` begins: the row within its epoch, and where that epoch's order begins.
     pub fn place(&self, step: usize, batch: usize) -> [usize; 2] {
+        let row = self.position + step * batch;
+        if step == 0 || row < self.rows {
+            return [row, self.order];
+        }
         let per_epoch = self.rows.div_ceil(batch).max(1);
         let steps = self.position / batch + step;
         [steps % per_epoch * batch, self.order + steps / per_epoch * self.rows]

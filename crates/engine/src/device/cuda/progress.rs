@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use super::{
     engines::GpuContext,
-    launch::{Done, Event, InFlightQueue, Stream},
+    launch::{Done, Event, InFlightQueue, Queued, Stream},
     measure::timeline::Timeline,
 };
 use crate::{
@@ -53,7 +53,8 @@ impl Progress {
         event: &mut Event,
         doing: &str,
     ) -> Result<Duration, DeviceError> {
-        let wait = gpu.wait(event, || doing.to_owned())?;
+        let running = || self.in_flight.unfinished().ok().flatten().map_or(doing.to_owned(), Queued::doing);
+        let wait = gpu.wait(event, running)?;
         if !wait.is_zero() {
             self.in_flight.anchor_at(event);
         }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use cudarc::driver::sys::CUfunction;
 
-use super::{gpu_context::GpuContext, loaded::Turns};
+use super::{gpu_context::GpuContext, turns::Turns};
 use crate::{
     device::{
         DeviceError,

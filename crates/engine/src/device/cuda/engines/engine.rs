@@ -8,8 +8,9 @@ use cudarc::driver::sys::CUfunction;
 use super::{
     copies::Conversion,
     gpu_context::{GpuContext, QueuedSums},
-    loaded::{GRAPH_STEPS, Loaded, LoadedEngine, Turns},
+    loaded::{GRAPH_STEPS, Loaded, LoadedEngine},
     steps::{Launch, LaunchKind, Steps},
+    turns::Turns,
 };
 use crate::{
     device::{

@@ -9,10 +9,12 @@ mod matmul;
 mod product;
 mod steps;
 mod tuning;
+mod turns;
 
 pub use compiled::{Attempt, COMPARED, Compiled, Outcome};
 pub use copies::Conversion;
 pub use gpu_context::{GpuContext, QueuedSums};
-pub use loaded::{Loaded, MOST_LAUNCHED, MOST_STEPS, Turns};
+pub use loaded::{Loaded, MOST_LAUNCHED, MOST_STEPS};
 pub use product::Products;
 pub use steps::{LaunchKind, Steps};
+pub use turns::Turns;
