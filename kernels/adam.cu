@@ -11,7 +11,7 @@ struct Adam {
         float d = decoupled ? g : g + decay * w;
         m += h.first * (d - m);
         v = v * beta2 + rest * (d * d);
-        w = kept - h.rate * (m / (sqrtf(v) * h.correction + eps));
+        w = kept - h.rate * quotient(m, root(v) * h.correction + eps);
     }
 };
 

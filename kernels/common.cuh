@@ -269,6 +269,27 @@ struct Team {
 
 __device__ __forceinline__ bool finite(float x) { return (__float_as_uint(x) & 0x7f800000u) != 0x7f800000u; }
 
+// A square root and a quotient within two units of the last place, in a few instructions.
+__device__ __forceinline__ float root(float x) {
+#ifdef CUSIM
+    return sqrtf(x);
+#else
+    float y;
+    asm("sqrt.approx.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+#endif
+}
+
+__device__ __forceinline__ float quotient(float x, float y) {
+#ifdef CUSIM
+    return x / y;
+#else
+    float z;
+    asm("div.approx.f32 %0, %1, %2;" : "=f"(z) : "f"(x), "f"(y));
+    return z;
+#endif
+}
+
 // Rounds to bfloat16: to nearest, ties to even; a NaN stays a NaN.
 __device__ __forceinline__ float to_bf16(float x) {
     u32 bits = __float_as_uint(x);

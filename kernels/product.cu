@@ -30,12 +30,13 @@ struct Product {
     bool update;          // C -= rate * product, else C = product
     float rate;
     float* c;             // [m, n]
+    int row;              // from one row of c, pre and saved to the next
 
     __device__ float left(int i, int p) const { return operand(a[(u64)i * a_row + (u64)p * a_step], flags); }
     __device__ float right(int p, int j) const { return operand(b[(u64)p * b_step + (u64)j * b_column], flags); }
 
     __device__ void finish(int i, int j, float z) const {
-        u64 at = (u64)i * n + j;
+        u64 at = (u64)i * row + j;
         if (bias) z += bias[j];
         if (pre) pre[at] = z;
         z = saved ? times_derivative(activation, saved[at], z) : activated(activation, z);
@@ -53,7 +54,7 @@ __device__ __forceinline__ float rate_of(const Op& op, const Run& run) {
 __device__ __forceinline__ Product linear_product(const Op& op, float* arena) {
     return {arena + op.at[0], arena + op.at[1], op.rows, op.inputs, op.outputs, op.flags,
             op.inputs, 1, op.outputs, 1,
-            place(arena, op.at[2]), place(arena, op.at[3]), 0, op.activation, false, 0.0f, arena + op.at[4]};
+            place(arena, op.at[2]), place(arena, op.at[3]), 0, op.activation, false, 0.0f, arena + op.at[4], op.outputs};
 }
 
 // dx = (dy W^T) f'(saved). Reads as above. Places: dy, weight, dx, saved.
@@ -61,14 +62,14 @@ __device__ __forceinline__ Product input_gradient_product(const Op& op, float* a
     float* saved = place(arena, op.at[3]);
     return {arena + op.at[0], arena + op.at[1], op.rows, op.outputs, op.inputs, op.flags,
             op.outputs, 1, 1, op.outputs,
-            0, 0, saved, saved ? op.activation : 0, false, 0.0f, arena + op.at[2]};
+            0, 0, saved, saved ? op.activation : 0, false, 0.0f, arena + op.at[2], op.inputs};
 }
 
 // dW = x^T dy, or W -= rate dW. Reads rows, inputs, outputs, flags. Places: x, dy, to.
 __device__ __forceinline__ Product weight_gradient_product(const Op& op, float* arena, const Run& run) {
     return {arena + op.at[0], arena + op.at[1], op.inputs, op.rows, op.outputs, op.flags,
             1, op.inputs, op.outputs, 1,
-            0, 0, 0, 0, (op.flags & FLAG_UPDATE) != 0, rate_of(op, run), arena + op.at[2]};
+            0, 0, 0, 0, (op.flags & FLAG_UPDATE) != 0, rate_of(op, run), arena + op.at[2], op.outputs};
 }
 
 // Finishes R x R elements that a thread holds in registers: (i0 + y * down, j0 + x * across). The loop is not

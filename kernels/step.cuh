@@ -54,19 +54,19 @@ __device__ __forceinline__ int share_out(float (&own)[N]) {
 // How an operand is stored: contiguous along k, contiguous along its side of C, or all ones (not stored).
 enum Side { ALONG_K, ALONG_SIDE, ONES };
 
-// Loads DEPTH steps of k for TILE rows of a side of C (of SIZE rows), starting at (k0, side0). Past the
-// side's end it reads the last row again; nothing computed from that is stored.
-template <int K, int SIZE, int DEPTH, int TILE, Side SIDE>
+// Loads DEPTH steps of k for TILE rows of a side of C (of SIZE rows), starting at (k0, side0). Stored lines begin LINE
+// elements apart. Past the side's end it reads the last row again; nothing computed from that is stored.
+template <int SIZE, int LINE, int DEPTH, int TILE, Side SIDE>
 __device__ __forceinline__ void operands(float (&to)[DEPTH][TILE], const float* from, int k0, int side0, int flags) {
     if (SIDE == ALONG_SIDE) {
 #pragma unroll
         for (int p = 0; p < DEPTH; p++) {
             if (SIZE % TILE == 0) {
-                load<TILE, true>(to[p], from + (k0 + p) * SIZE + side0);
+                load<TILE, true>(to[p], from + (k0 + p) * LINE + side0);
             } else {
 #pragma unroll
                 for (int q = 0; q < TILE; q++)
-                    to[p][q] = from[(k0 + p) * SIZE + (side0 + q < SIZE ? side0 + q : SIZE - 1)];
+                    to[p][q] = from[(k0 + p) * LINE + (side0 + q < SIZE ? side0 + q : SIZE - 1)];
             }
         }
     } else {
@@ -74,7 +74,7 @@ __device__ __forceinline__ void operands(float (&to)[DEPTH][TILE], const float* 
         for (int q = 0; q < TILE; q++) {
             float row[DEPTH];
             int side = SIZE % TILE == 0 || side0 + q < SIZE ? side0 + q : SIZE - 1;
-            if (SIDE == ALONG_K) load<DEPTH, true>(row, from + side * K + k0);
+            if (SIDE == ALONG_K) load<DEPTH, true>(row, from + side * LINE + k0);
 #pragma unroll
             for (int p = 0; p < DEPTH; p++) to[p][q] = SIDE == ONES ? 1.0f : row[p];
         }
@@ -89,7 +89,7 @@ __device__ __forceinline__ void operands(float (&to)[DEPTH][TILE], const float* 
 // TM x TN and every LANES-th group of DEPTH terms. The LANES lanes of a tile lie 32 / LANES apart, so that
 // neighbours read neighbouring elements. If B is contiguous along k, neighbours start at different groups, to
 // avoid conflicts on one bank of shared memory.
-template <int M, int N, int K, int TM, int TN, int LANES, int DEPTH, Side A, Side B, class S, class Finish>
+template <int M, int N, int K, int LINE_A, int LINE_B, int TM, int TN, int LANES, int DEPTH, Side A, Side B, class S, class Finish>
 __device__ __forceinline__ void product_tiles(const float* a, const float* b, int flags, S s, Finish finish) {
     const int DOWN = (M + TM - 1) / TM, ACROSS = (N + TN - 1) / TN, BESIDE = 32 / LANES;
     const int GROUPS = K / DEPTH, TURNS = (GROUPS + LANES - 1) / LANES;
@@ -105,8 +105,8 @@ __device__ __forceinline__ void product_tiles(const float* a, const float* b, in
             int group = part + LANES * (TURNED ? (turn + j0 / TN) % TURNS : turn);
             if (GROUPS % LANES != 0 && group >= GROUPS) break;
             float left[DEPTH][TM], right[DEPTH][TN];
-            operands<K, M, DEPTH, TM, A>(left, a, group * DEPTH, i0, flags);
-            operands<K, N, DEPTH, TN, B>(right, b, group * DEPTH, j0, flags);
+            operands<M, LINE_A, DEPTH, TM, A>(left, a, group * DEPTH, i0, flags);
+            operands<N, LINE_B, DEPTH, TN, B>(right, b, group * DEPTH, j0, flags);
 #pragma unroll
             for (int p = 0; p < DEPTH; p++)
 #pragma unroll
@@ -125,6 +125,111 @@ __device__ __forceinline__ void product_tiles(const float* a, const float* b, in
     }
 }
 
+// ---------------------------------------------------------------------------------------------------- tensor cores
+
+// c += a b, with 16 x 8 elements and 8 terms, whose operands are cut to tf32 (11 bits). Lane 4 g + t has of c (g, 2 t),
+// (g, 2 t + 1), (g + 8, 2 t), (g + 8, 2 t + 1); of a (g, t), (g + 8, t), (g, t + 4), (g + 8, t + 4); of b (t, g), (t + 4, g).
+__device__ __forceinline__ void mma(float (&c)[4], const float (&a)[4], const float (&b)[2]) {
+#ifdef CUSIM
+    cusim_mma(c, a, b);
+#elif __CUDA_ARCH__ >= 800
+    asm("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+        : "r"(__float_as_uint(a[0])), "r"(__float_as_uint(a[1])), "r"(__float_as_uint(a[2])), "r"(__float_as_uint(a[3])),
+          "r"(__float_as_uint(b[0])), "r"(__float_as_uint(b[1])));
+#endif
+}
+
+// Splits x into a tf32 number and a rest. `UP` is half of the last place of tf32 if the number is rounded, or 0 if it is
+// cut. Two cut operands would have rests of one sign, and their product, which is left out, would not average out.
+template <u32 UP>
+__device__ __forceinline__ void split(float x, float& high, float& low) {
+    high = __uint_as_float((__float_as_uint(x) + UP) & 0xffffe000u);
+    low = x - high;
+}
+
+// A lane's two of the eight terms of an instruction, for one row of a side of C; zeros beyond K.
+template <int K, int SIZE, int LINE, Side SIDE, bool PAIRS>
+struct Terms {
+    static const int NEXT = PAIRS ? 1 : 4, STRIDE = SIDE == ALONG_K ? 1 : LINE;
+    const float* at;
+    int first;
+
+    __device__ __forceinline__ Terms(const float* from, int side, int t) : first(PAIRS ? 2 * t : t) {
+        if (side >= SIZE) side = SIZE - 1;   // nothing computed from that is stored
+        at = from + first * STRIDE + side * (SIDE == ALONG_K ? LINE : 1);
+    }
+    __device__ __forceinline__ void read(float (&to)[2], int k) const {
+        if (SIDE == ALONG_K && PAIRS && LINE % 2 == 0 && k + 8 <= K) return load<2, true>(to, at + k);
+        to[0] = k + 8 <= K || k + first < K ? at[k * STRIDE] : 0.0f;
+        to[1] = k + 8 <= K || k + first + NEXT < K ? at[(k + NEXT) * STRIDE] : 0.0f;
+    }
+};
+
+// The same product by tensor cores: a warp makes 8 WIDE rows of 16 elements. In f32 it adds three products of split
+// operands, whose error is that of f32. The eight terms of an instruction may be any, as long as both operands agree:
+// neighbouring ones (PAIRS) are read together where A is contiguous along k.
+template <int M, int N, int K, int LINE_A, int LINE_B, int WIDE, Side A, Side B, class S, class Finish>
+__device__ __forceinline__ void product_mma(const float* a, const float* b, int flags, S s, Finish finish) {
+    const int DOWN = (M + 8 * WIDE - 1) / (8 * WIDE), ACROSS = (N + 15) / 16;
+    const bool PAIRS = A == ALONG_K;
+    using Left = Terms<K, M, LINE_A, A, PAIRS>;
+    using Right = Terms<K, N, LINE_B, B, PAIRS>;
+    bool exact = !(flags & (FLAG_TF32 | FLAG_BF16));
+    int g = lane_of(s.thread) / 4, t = lane_of(s.thread) % 4;
+    for (unsigned warp = s.thread / 32; warp < DOWN * ACROSS; warp += s.threads / 32) {
+        int i0 = warp / ACROSS * (8 * WIDE), j0 = warp % ACROSS * 16;
+        Right right[2] = {Right(b, j0 + g, t), Right(b, j0 + g + 8, t)};
+        float sum[WIDE][4] = {}, rest[WIDE][2][4] = {};
+#pragma unroll 8
+        for (int k = 0; k < K; k += 8) {
+            float high[4], low[4];
+#pragma unroll
+            for (int r = 0; r < 2; r++) {
+                float y[2];
+                right[r].read(y, k);
+#pragma unroll
+                for (int e = 0; e < 2; e++) {
+                    if (exact) split<0>(y[e], high[r + 2 * e], low[r + 2 * e]);
+                    else high[r + 2 * e] = operand(y[e], flags);
+                }
+            }
+#pragma unroll
+            for (int q = 0; q < WIDE; q++) {
+                float x[2], upper[2], lower[2];
+                Left(a, i0 + 8 * q + g, t).read(x, k);
+#pragma unroll
+                for (int e = 0; e < 2; e++) {
+                    if (exact) split<0x1000>(x[e], upper[e], lower[e]);
+                    else upper[e] = operand(x[e], flags);
+                }
+                mma(sum[q], high, upper);
+                if (exact) mma(rest[q][0], high, lower), mma(rest[q][1], low, upper);
+            }
+        }
+#pragma unroll
+        for (int q = 0; q < WIDE; q++)
+#pragma unroll
+            for (int e = 0; e < 4; e++) {
+                int i = i0 + 8 * q + 2 * t + e % 2, j = j0 + g + e / 2 * 8;
+                if ((M % (8 * WIDE) == 0 || i < M) && (N % 16 == 0 || j < N))
+                    finish(i, j, sum[q][e] + (rest[q][0][e] + rest[q][1][e]));
+            }
+    }
+}
+
+// The same by tensor cores if it is faster (WIDE > 0) and the GPU can do it.
+template <int M, int N, int K, int LINE_A, int LINE_B, int TM, int TN, int LANES, int DEPTH, int WIDE, Side A, Side B, class S, class Finish>
+__device__ __forceinline__ void block_product(const float* a, const float* b, int flags, S s, Finish finish) {
+#if defined(CUSIM) || __CUDA_ARCH__ >= 800
+    const bool TENSOR = WIDE > 0;
+#else
+    const bool TENSOR = false;
+#endif
+    if constexpr (TENSOR) product_mma<M, N, K, LINE_A, LINE_B, WIDE, A, B>(a, b, flags, s, finish);
+    else product_tiles<M, N, K, LINE_A, LINE_B, TM, TN, LANES, DEPTH, A, B>(a, b, flags, s, finish);
+}
+
 // Updates one parameter as soon as its gradient is known. `n`: the distance from one of its state numbers to
 // the next.
 template <class Rule>
@@ -137,6 +242,53 @@ __device__ __forceinline__ void learn(const Rule& rule, float* w, float* state, 
 #pragma unroll
     for (int k = 0; k < Rule::MOST; k++)
         if (k < rule.states) state[k * n] = of[k];
+}
+
+// The loss and its gradient for rows of few outputs: LANES lanes share a row, and each keeps its outputs in registers.
+// Reads and writes what `loss_op` does, with CROSS_ENTROPY.
+template <int WIDTH, class S>
+__device__ __forceinline__ void cross_entropy_op(const Op& op, float* arena, S s) {
+    const int LANES = WIDTH > 32 ? 8 : WIDTH > 4 ? 4 : 1, OWN = (WIDTH + LANES - 1) / LANES;
+    float *hits = place(arena, op.at[3]), *gradients = place(arena, op.at[4]);
+    int part = s.thread % LANES;
+    for (unsigned first = s.thread - lane_of(s.thread); first < op.rows * LANES; first += s.threads) {
+        unsigned row = (first + lane_of(s.thread)) / LANES;
+        bool inside = row < (unsigned)op.rows;
+        if (!inside) row = 0;   // takes part in shuffles
+        const float* p = arena + op.at[0] + row * WIDTH;
+        // An invalid label makes the loss NaN; it must not be used as an index.
+        float label = arena[op.at[1] + row], own[OWN], most = __uint_as_float(0xff800000u), total = 0.0f;
+        bool known = label >= 0.0f && label < WIDTH;
+        int correct = known ? (int)label : 0;
+        float of_correct = p[correct];
+#pragma unroll
+        for (int q = 0; q < OWN; q++) {
+            int j = part + q * LANES;
+            own[q] = j < WIDTH ? p[j] : __uint_as_float(0xff800000u);
+            most = larger(most, own[q]);
+        }
+#pragma unroll
+        for (int d = LANES / 2; d > 0; d /= 2) most = larger(most, __shfl_xor_sync(ALL_LANES, most, d));
+        int earlier = 0;   // outputs before the label's that equal it: ties go to the first
+#pragma unroll
+        for (int q = 0; q < OWN; q++) {
+            earlier += part + q * LANES < correct && own[q] == most;
+            own[q] = expf(own[q] - most);
+            total += own[q];
+        }
+        total = group_sum(total, LANES);
+        if (hits) earlier = group_sum(earlier, LANES);
+        if (!inside) continue;
+        float scale = 1.0f / op.total_rows, each = scale / total;
+#pragma unroll
+        for (int q = 0; q < OWN; q++) {
+            int j = part + q * LANES;
+            if (gradients && j < WIDTH) gradients[row * WIDTH + j] = own[q] * each - (j == correct ? scale : 0.0f);
+        }
+        if (part > 0) continue;
+        arena[op.at[2] + row] = known ? logf(total) + most - of_correct : __uint_as_float(0x7fc00000u);
+        if (hits) hits[row] = known && of_correct == most && earlier == 0 ? 1.0f : 0.0f;
+    }
 }
 
 // ------------------------------------------------------------------------------------------------------ rows ahead
@@ -179,15 +331,28 @@ __device__ __forceinline__ void copied_but() {
 #endif
 }
 
-// Copies ROWS rows of WIDTH elements, N at a time if they are aligned; row i of the batch is row rows[i] of
-// `from`.
-template <int ROWS, int WIDTH, int N>
+// Copies ROWS rows of WIDTH elements, N at a time if they are aligned, to rows that begin LINE elements apart; row i of the
+// batch is row rows[i] of `from`.
+template <int ROWS, int WIDTH, int LINE, int N>
 __device__ __forceinline__ void rows_ahead(float* to, const float* from, const u32* rows, Solo s) {
-    if (N > 1 && (u64)from % (4 * N)) return rows_ahead<ROWS, WIDTH, 1>(to, from, rows, s);
+    if (N > 1 && (u64)from % (4 * N)) return rows_ahead<ROWS, WIDTH, LINE, 1>(to, from, rows, s);
     const unsigned PIECES = WIDTH / N;
+    auto copy = [&](unsigned i) {
+        copy_ahead<N>(to + i / PIECES * LINE + i % PIECES * N, from + (u64)rows[i / PIECES] * WIDTH + i % PIECES * N);
+    };
+    if (ROWS * PIECES <= s.threads) {
+        if (s.thread < ROWS * PIECES) copy(s.thread);
+        return;
+    }
 #pragma unroll 4
-    for (unsigned i = s.thread; i < ROWS * PIECES; i += s.threads)
-        copy_ahead<N>(to + i * N, from + (u64)rows[i / PIECES] * WIDTH + i % PIECES * N);
+    for (unsigned i = s.thread; i < ROWS * PIECES; i += s.threads) copy(i);
+}
+
+// Copies a matrix within shared memory.
+template <int ROWS, int WIDTH, int TO_LINE, int FROM_LINE>
+__device__ __forceinline__ void respace(float* to, const float* from, Solo s) {
+    for (int i = s.thread; i < ROWS * WIDTH; i += s.threads)
+        to[i / WIDTH * TO_LINE + i % WIDTH] = from[i / WIDTH * FROM_LINE + i % WIDTH];
 }
 
 // -------------------------------------------------------------------------------------------------------- the steps
@@ -195,8 +360,8 @@ __device__ __forceinline__ void rows_ahead(float* to, const float* from, const u
 // The host generates P. It has the sizes, and `step`, the pieces of a step with barriers between them. If it
 // fetches rows ahead (AHEAD), it also has `numbers`, which gives the row indices of a step, and `fetch`,
 // which copies those rows. X and Y then have two buffers each, for the current batch and the next one: a
-// step's rows have been on their way since the step before. L is the same for the last batch of an epoch, if that
-// is smaller (SHORT).
+// step's rows have been on their way since the step before. `space_out` and `close_up` move parameters that a step keeps
+// with gaps between their rows. L is the same for the last batch of an epoch, if that is smaller (SHORT).
 
 // Which rows a step takes.
 struct Turn {
@@ -257,6 +422,8 @@ __device__ __forceinline__ void compiled_steps(float* arena, Run* run, int steps
     Turn turn = {at.order, at.position, at.offset, false};
     turn.last = is_last<P>(turn, at.rows);
     Turn after = behind<P, L>(turn, at.rows);
+    __syncthreads();
+    P::space_out(own);
     if (P::AHEAD) {
         for (unsigned i = threadIdx.x; i < P::ROWS; i += P::THREADS) {
             if (!turn.last || i < L::ROWS) rows[0][i] = P::number(at, i);
@@ -296,6 +463,8 @@ __device__ __forceinline__ void compiled_steps(float* arena, Run* run, int steps
         turn = after, after = then, hyper = next;   // a table of one row
         __syncthreads();   // the step is complete
     }
+    P::close_up(own);
+    __syncthreads();
     for (int i = threadIdx.x; i < P::ELEMENTS; i += P::THREADS) arena[i] = own[i];
     for (int i = threadIdx.x; i < 2 * SUMS; i += P::THREADS) sums_home[i] = sums[i];
     if (threadIdx.x == 0) {

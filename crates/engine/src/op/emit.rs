@@ -3,7 +3,7 @@
 
 use std::fmt::Write;
 
-use super::{GridTiles, Record, record::NONE};
+use super::{GridTiles, Record, Slice, record::NONE};
 
 /// How an operand of a product is stored; the names are those of `kernels/step.cuh`.
 #[derive(Clone, Copy, Debug)]
@@ -35,6 +35,20 @@ pub struct Learning {
     pub stride: usize,
 }
 
+/// A matrix whose rows lie further apart than they are long.
+#[derive(Clone, Debug)]
+pub struct Spaced {
+    pub slice: Slice,
+    /// Its place if its rows lay side by side.
+    pub from: u64,
+    /// Its place.
+    pub at: u64,
+    pub rows: usize,
+    pub width: usize,
+    /// From the begin of one row to the next.
+    pub line: usize,
+}
+
 /// Who computes an instruction.
 #[derive(Clone, Debug)]
 pub enum WorkSplit {
@@ -54,6 +68,7 @@ pub struct Emitter {
     /// The offsets of a batch's features and targets, if a step finds them in one of two buffers.
     pub batch: Option<[u64; 2]>,
     pub learning: Option<Learning>,
+    pub spaced: Vec<Spaced>,
 }
 
 impl Emitter {
@@ -101,14 +116,24 @@ impl Emitter {
         sides: [Operand; 2],
         to: Option<u64>,
     ) -> String {
-        let mut text = format!("{} const Product c = {made}; ", self.record_text(r));
+        let mut text = format!("{} Product c = {made}; ", self.record_text(r));
+        // Results of an op have the same rows.
+        if let Some(spaced) = r.at[2..5].iter().find_map(|at| self.spaced(*at)) {
+            let _ = write!(text, "c.row = {}; ", spaced.line);
+        }
         let finish = match to {
             Some(to) => self.learn(to, shape[2]),
             None => "c.finish(i, j, z);".to_owned(),
         };
         match self.split {
             WorkSplit::Tiles(tiles) => tiles.write(&mut text, r, shape, sides, &finish),
-            _ => self.tiles(&mut text, shape, sides, ["c.a", "c.b", "c.flags"], &finish),
+            _ => {
+                let tiles = match self.split {
+                    WorkSplit::Threads { blocks: 1 } => Tiles::in_block(shape, self.threads),
+                    _ => Tiles::best(shape, self.scope()),
+                };
+                self.tiles(&mut text, r, tiles, shape, sides, ["c.a", "c.b", "c.flags"], &finish);
+            }
         }
         text
     }
@@ -120,8 +145,9 @@ impl Emitter {
             Some(_) => self.learn(r.at[1], columns),
             None => "out(j, z);".to_owned(),
         };
-        let operands = ["0", "own + op.at[0]", "0"];
-        self.tiles(&mut text, [1, rows, columns], [Operand::Ones, Operand::AlongSide], operands, &finish);
+        let (shape, sides) = ([1, rows, columns], [Operand::Ones, Operand::AlongSide]);
+        let tiles = Tiles::best(shape, self.scope());
+        self.tiles(&mut text, r, tiles, shape, sides, ["0", "own + op.at[0]", "0"], &finish);
         text
     }
 
@@ -131,21 +157,30 @@ impl Emitter {
         [self.threads * blocks, blocks]
     }
 
+    fn spaced(&self, at: u64) -> Option<&Spaced> {
+        self.spaced.iter().find(|spaced| spaced.at == at)
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "each is a part of one call")]
     fn tiles(
         &self,
         text: &mut String,
-        shape: [i32; 3],
+        r: &Record,
+        Tiles { rows, columns, lanes, depth, wide, .. }: Tiles,
+        [m, k, n]: [i32; 3],
         [a, b]: [Operand; 2],
         [left, right, flags]: [&str; 3],
         finish: &str,
     ) {
-        let Tiles { rows, columns, lanes, depth, .. } = Tiles::best(shape, self.scope());
-        let [m, k, n] = shape;
+        let line = |at: u64, dense: i32| self.spaced(at).map_or(dense, |spaced| spaced.line as i32);
+        // Of column sums, only the second operand is stored.
+        let [at_a, at_b] = if matches!(a, Operand::Ones) { [NONE, r.at[0]] } else { [r.at[0], r.at[1]] };
+        let [line_a, line_b] = [line(at_a, a.line(k, m)), line(at_b, b.line(k, n))];
         let (a, b) = (a.name(), b.name());
         let _ = write!(
             text,
-            "product_tiles<{m}, {n}, {k}, {rows}, {columns}, {lanes}, {depth}, {a}, {b}>({left}, {right}, {flags}, s, \
-             [&](int i, int j, float z) {{ {finish} }});"
+            "block_product<{m}, {n}, {k}, {line_a}, {line_b}, {rows}, {columns}, {lanes}, {depth}, {wide}, {a}, {b}>({left}, \
+             {right}, {flags}, s, [&](int i, int j, float z) {{ {finish} }});"
         );
     }
 
@@ -157,7 +192,9 @@ impl Emitter {
         let offset = to - gradients;
         let state =
             state.map_or("0".to_owned(), |state| format!("own + {} + i * {columns} + j", state + offset));
-        format!("learn({rule}, own + {} + i * {columns} + j, {state}, {stride}u, z);", values + offset)
+        let spaced = self.spaced.iter().find(|spaced| spaced.from == values + offset);
+        let (value, line) = spaced.map_or((values + offset, columns), |m| (m.at, m.line as i32));
+        format!("learn({rule}, own + {value} + i * {line} + j, {state}, {stride}u, z);")
     }
 }
 
@@ -171,6 +208,8 @@ pub struct Tiles {
     pub lanes: i32,
     /// Terms that are loaded at the same time.
     pub depth: i32,
+    /// Tiles of 8 rows and 16 columns that a warp has on tensor cores, if the GPU's can do it; 0: it is slower there.
+    pub wide: i32,
     /// Warps that have work.
     pub warps: i32,
     /// Estimated cycles.
@@ -184,7 +223,8 @@ impl Tiles {
     pub fn best([m, k, n]: [i32; 3], [threads, blocks]: [u32; 2]) -> Self {
         let depth = [4, 2, 1].into_iter().find(|depth| k % depth == 0).unwrap_or(1);
         let [threads, blocks] = [threads, blocks].map(|n| n as i32);
-        let mut best = Self { rows: 1, columns: 1, lanes: 1, depth, warps: 1, cycles: f64::INFINITY };
+        let mut best =
+            Self { rows: 1, columns: 1, lanes: 1, depth, wide: 0, warps: 1, cycles: f64::INFINITY };
         for rows in [1, 2, 4] {
             for columns in [1, 2, 4] {
                 for lanes in [1, 2, 4, 8, 16, 32] {
@@ -203,9 +243,34 @@ impl Tiles {
                     let cycles =
                         rounds * (30.0 + work.max(alone) + exchanges + tile * 4.0 / f64::from(lanes));
                     if cycles < best.cycles {
-                        best = Self { rows, columns, lanes, depth, warps: warps.min(threads / 32), cycles };
+                        best = Self {
+                            rows,
+                            columns,
+                            lanes,
+                            depth,
+                            wide: 0,
+                            warps: warps.min(threads / 32),
+                            cycles,
+                        };
                     }
                 }
+            }
+        }
+        best
+    }
+    /// The same for a block with its operands in shared memory, with tensor cores where they are faster: in
+    /// f32 a warp splits the operands, and issues three instructions for 16 x 8 elements and 8 terms.
+    pub fn in_block(shape @ [m, k, n]: [i32; 3], threads: u32) -> Self {
+        let up = |n: i32, unit: i32| (n + unit - 1) / unit;
+        let mut best = Self::best(shape, [threads, 1]);
+        let warps = threads as i32 / 32;
+        for wide in [1, 2] {
+            let tiles = up(m, 8 * wide) * up(n, 16);
+            let issued = f64::from((14 + 10 * wide) * up(tiles.min(warps), 4));
+            let terms = f64::from(up(k, 8)) * issued.max(60.0);
+            let cycles = f64::from(up(tiles, warps)) * (60.0 + terms + 40.0 * f64::from(wide));
+            if cycles < best.cycles {
+                best = Self { wide, warps: tiles.min(warps), cycles, ..best };
             }
         }
         best

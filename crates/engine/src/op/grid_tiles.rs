@@ -118,7 +118,7 @@ impl Operand {
     }
 
     /// The length of its stored lines.
-    fn line(self, k: i32, side: i32) -> i32 {
+    pub(super) fn line(self, k: i32, side: i32) -> i32 {
         if matches!(self, Self::AlongK) { k } else { side }
     }
 }

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use super::{
-    Access, Cost, Encoder, FUNCTION, Kind, Op, Operation, Record, Refused, Size, Slice,
+    Access, Cost, Emitter, Encoder, FUNCTION, Kind, Op, Operation, Record, Refused, Size, Slice, WorkSplit,
     reference::Memory,
     run::{Context, Slices},
     split::Split,
@@ -16,6 +16,9 @@ pub type LossKind = crate::spec::Loss;
 /// In the order of `kernels/abi.cuh`.
 pub(super) const KINDS: [LossKind; 4] =
     [LossKind::Mse, LossKind::L1, LossKind::Huber, LossKind::CrossEntropy];
+
+/// The most outputs of a row that lanes of a compiled step keep in registers.
+const REGISTER_WIDTH: usize = 64;
 
 /// The loss of each row (a sum over the row's outputs), whether the row is classified correctly, and the
 /// gradient of the mean over the global batch.
@@ -91,6 +94,16 @@ impl Operation for Loss {
             at: e.optional(places)?,
             ..e.shaped(Kind::Loss, [self.rows, self.width, 0])?
         })
+    }
+
+    fn emit(&self, r: &Record, e: &Emitter) -> String {
+        let in_registers = self.kind.classifies() && self.width <= REGISTER_WIDTH;
+        match e.split {
+            WorkSplit::Threads { blocks: 1 } if in_registers => {
+                format!("{} cross_entropy_op<{}>(op, own, s);", e.record_text(r), self.width)
+            }
+            _ => e.call(r),
+        }
     }
 }
 

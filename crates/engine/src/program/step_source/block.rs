@@ -3,8 +3,8 @@
 use std::fmt::Write;
 
 use super::{
-    Access, Emitter, FLAG_VALIDATION, Gather, Op, Record, Step, StepSource, Tiles, Window, WorkSplit,
-    aligned, pieces,
+    Access, Emitter, Encoder, FLAG_VALIDATION, Gather, Op, Record, Role, Slice, Spaced, Step, StepOptions,
+    StepSource, Tiles, Window, WorkSplit, aligned, pieces, spacing::spaced,
 };
 
 /// Threads that a block may have.
@@ -31,36 +31,92 @@ struct Piece {
 
 impl Piece {
     fn new(pieces::Piece { op, record, access }: pieces::Piece<'_>, emitter: &Emitter) -> Self {
-        let shape = match op {
-            Op::BiasGradient(sum) => Some([1, sum.rows, sum.outputs]),
-            op => op.product(),
+        let tiles = match op {
+            Op::BiasGradient(sum) => {
+                Some(Tiles::best([1, sum.rows, sum.outputs].map(|n| n as i32), emitter.scope()))
+            }
+            op => op.product().map(|shape| Tiles::in_block(shape.map(|n| n as i32), emitter.threads)),
         };
-        let tiles = shape.map(|shape| Tiles::best(shape.map(|n| n as i32), emitter.scope()));
         let (warps, cycles) = tiles.map_or((1, PIECE_CYCLES), |tiles| (tiles.warps as u32, tiles.cycles));
         Self { text: op.emit(record, emitter), access, warps, cycles }
     }
 }
 
-/// The source of a step whose job takes `arena` elements, for a block with room for `room` of them. `last`: the step on
-/// the smaller batch at the end of an epoch.
+/// Where a block has its matrices and both buffers of the batch.
+struct Room {
+    spaced: Vec<Spaced>,
+    /// The places of features and targets in each buffer.
+    batch: [[u64; 2]; 2],
+    /// Elements of shared memory.
+    elements: usize,
+}
+
+impl Room {
+    /// With gaps between rows if there is room, and with a second buffer for the batch if it can be filled ahead.
+    fn new(step: &Step<'_>, options: &StepOptions<'_>, with_gaps: bool) -> Self {
+        let StepOptions { layout, place, elements, room, .. } = *options;
+        let is_value = |slice: Slice| layout.buffers[slice.buffer.0].role == Role::Values;
+        let Gather { x, y, width, .. } = step.gather;
+        let has_few_rows = step.program.rows <= MOST_ROWS_AHEAD;
+        let arena = aligned(elements);
+        let (spaced, behind) = if with_gaps {
+            spaced(step, (place, &is_value), arena, has_few_rows)
+        } else {
+            (Vec::new(), arena)
+        };
+        let [first_x, first_y] = [step.gathers.at[0], step.gathers.at[1]];
+        let own = spaced.iter().find(|spaced| spaced.slice == *x);
+        let (first_x, line) = own.map_or((first_x, *width), |own| (own.at, own.line));
+        let second_y = behind + aligned(step.program.rows * line);
+        let ahead = second_y + aligned(y.len);
+        let batch = [[first_x, first_y], [behind as u64, second_y as u64]];
+        if ahead <= room && has_few_rows {
+            Self { spaced, batch, elements: ahead }
+        } else if with_gaps {
+            Self::new(step, options, false)
+        } else {
+            Self { spaced, batch: [batch[0]; 2], elements }
+        }
+    }
+
+    /// The step with these places; its last batch has the same ones.
+    fn records(&self, step: &Step<'_>, options: &StepOptions<'_>) -> Result<Vec<Record>, String> {
+        let StepOptions { layout, precision, place, .. } = *options;
+        let own = |slice: Slice| {
+            let same = |own: &Slice| [own.buffer.0, own.offset] == [slice.buffer.0, slice.offset];
+            self.spaced.iter().find(|own| same(&own.slice)).map(|own| own.at)
+        };
+        let place = |slice: Slice| own(slice).or_else(|| place(slice));
+        super::records(step.program, &Encoder { layout, precision, place: &place })
+    }
+
+    fn fetches_ahead(&self) -> bool {
+        self.batch[0] != self.batch[1]
+    }
+}
+
+/// The source of a step that fits a block's shared memory. `last`: the step on the smaller batch at the end of an epoch.
+///
+/// # Errors
+/// An instruction that only the interpreter supports.
 pub fn source(
     step: &Step<'_>,
     last: Option<&Step<'_>>,
-    arena: usize,
-    room: usize,
+    options: &StepOptions<'_>,
 ) -> Result<StepSource, String> {
-    let Step { program, gather, .. } = step;
-    let ahead = aligned(arena) + aligned(gather.x.len) + aligned(gather.y.len);
-    let fetches_ahead = ahead <= room && program.rows <= MOST_ROWS_AHEAD;
-    let elements = if fetches_ahead { ahead } else { arena };
-    let by = |threads| Staged::new(step, threads, fetches_ahead);
+    let room = Room::new(step, options, true);
+    let records = room.records(step, options)?;
+    let of_last = last.map(|last| room.records(last, options)).transpose()?;
+    let step = &step.with(&records);
+    let by = |threads| Staged::new(step, threads, &room);
     let fastest = THREADS.into_iter().map(by).min_by(|a, b| a.cycles.total_cmp(&b.cycles));
     let Some(full) = fastest else { return Err("no threads".into()) };
     let threads = full.emitter.threads;
-    let last = last.map(|last| Staged::new(last, threads, fetches_ahead));
+    let last = last.zip(of_last.as_ref()).map(|(last, records)| last.with(records));
+    let last = last.as_ref().map(|last| Staged::new(last, threads, &room));
     let mut text = String::new();
-    full.write(&mut text, ("full", last.is_some()), arena);
-    last.iter().for_each(|last| last.write(&mut text, ("last", false), arena));
+    full.write(&mut text, ("full", last.is_some()), &room, options);
+    last.iter().for_each(|last| last.write(&mut text, ("last", false), &room, options));
     let other = if last.is_some() { "last" } else { "full" };
     let _ = write!(
         text,
@@ -69,7 +125,8 @@ pub fn source(
         step.name
     );
     let barriers = full.stages.iter().max().map_or(1, |last| last + 1);
-    Ok(StepSource { text, blocks: 1, threads, elements, ahead: 0, barriers, cycles: full.cycles })
+    let (elements, cycles) = (room.elements, full.cycles);
+    Ok(StepSource { text, blocks: 1, threads, elements, ahead: 0, barriers, cycles })
 }
 
 /// A step's pieces in their stages, for a number of threads.
@@ -82,12 +139,14 @@ struct Staged<'a> {
 }
 
 impl<'a> Staged<'a> {
-    fn new(step: &'a Step<'a>, threads: u32, fetches_ahead: bool) -> Self {
+    fn new(step: &'a Step<'a>, threads: u32, room: &Room) -> Self {
+        let fetches_ahead = room.fetches_ahead();
         let emitter = Emitter {
             threads,
             split: WorkSplit::Threads { blocks: 1 },
-            batch: fetches_ahead.then(|| [step.gathers.at[0], step.gathers.at[1]]),
+            batch: fetches_ahead.then(|| room.batch[0]),
             learning: step.learning.clone(),
+            spaced: room.spaced.clone(),
         };
         let pieces = pieces::pieces(step, fetches_ahead).into_iter().map(|piece| Piece::new(piece, &emitter));
         let pieces: Vec<_> = pieces.collect();
@@ -97,24 +156,49 @@ impl<'a> Staged<'a> {
     }
 
     /// Writes the struct; `is_short`: whether an epoch ends with a smaller batch.
-    fn write(&self, text: &mut String, (name, is_short): (&str, bool), arena: usize) {
-        let Self { step: Step { program, gather, gathers, .. }, emitter, pieces, stages, .. } = self;
-        let (behind, fetches_ahead) = (aligned(arena), emitter.batch.is_some());
+    fn write(
+        &self,
+        text: &mut String,
+        (name, is_short): (&str, bool),
+        room: &Room,
+        options: &StepOptions<'_>,
+    ) {
+        let Self { step, emitter, pieces, stages, .. } = self;
+        let fetches_ahead = emitter.batch.is_some();
         let _ = write!(
             text,
-            "struct {name}_program {{\n    static const int THREADS = {}, ELEMENTS = {arena}, BATCH = {}, ROWS = {};\n    \
-             static const bool AHEAD = {fetches_ahead}, SHORT = {is_short};\n",
-            emitter.threads, program.batch, program.rows,
+            "struct {name}_program {{\n    static const int THREADS = {}, ELEMENTS = {}, BATCH = {}, ROWS = {};\n    static \
+             const bool AHEAD = {fetches_ahead}, SHORT = {is_short};\n",
+            emitter.threads, options.elements, step.program.batch, step.program.rows,
         );
         if fetches_ahead {
-            *text += &fetch(gather, gathers, behind);
+            *text += &fetch(step, room);
         } else {
             *text += "    static __device__ u32 number(const Run&, unsigned) { return 0; }\n";
             *text += "    static __device__ void fetch(float*, const Run&, const u32*, int) {}\n";
         }
-        write_step(text, gathers, behind, emitter, (pieces, stages));
+        let is_value = |own: &&Spaced| options.layout.buffers[own.slice.buffer.0].role == Role::Values;
+        *text += &respace(room.spaced.iter().filter(is_value).collect());
+        write_step(text, room, emitter, (pieces, stages));
         *text += "};\n";
     }
+}
+
+/// The code that moves parameters to where a step keeps them, and back.
+fn respace(values: Vec<&Spaced>) -> String {
+    let mut text = String::new();
+    for (name, is_out) in [("space_out", true), ("close_up", false)] {
+        let moves = values.iter().map(|Spaced { from, at, rows, width, line, .. }| {
+            let (to, of, lines) = if is_out { (at, from, [line, width]) } else { (from, at, [width, line]) };
+            let [to_line, line] = lines;
+            format!(
+                "respace<{rows}, {width}, {to_line}, {line}>(own + {to}, own + {of}, piece(0, THREADS)); "
+            )
+        });
+        let moves: String = moves.collect();
+        let _ = writeln!(text, "    static __device__ __forceinline__ void {name}(float* own) {{ {moves}}}");
+    }
+    text
 }
 
 /// Estimated cycles of a step. The pieces of a stage run in parallel as far as there are warps for them.
@@ -148,20 +232,21 @@ fn stages(pieces: &[Piece]) -> Vec<usize> {
 }
 
 /// The code that fetches rows into one of the batch's two buffers.
-fn fetch(gather: &Gather, r: &Record, behind: usize) -> String {
+fn fetch(step: &Step<'_>, room: &Room) -> String {
+    let (r, Gather { rows, width, target_width, .. }) = (step.gathers, step.gather);
     let data = if r.flags & FLAG_VALIDATION != 0 { 2 } else { 0 };
-    let Gather { rows, width, target_width, .. } = gather;
-    let [x, y] = [r.at[0], r.at[1]];
-    let (other_x, other_y) = (behind, behind + aligned(gather.x.len));
+    let [[x, y], [other_x, other_y]] = room.batch;
+    let line = room.spaced.iter().find(|own| own.at == x).map_or(*width, |own| own.line);
     let by = |width: &usize| [4, 2].into_iter().find(|n| width.is_multiple_of(*n)).unwrap_or(1);
     let split = WorkSplit::Threads { blocks: 1 };
-    let number = Emitter { threads: 0, split, batch: None, learning: None }.record_text(r);
+    let plain = Emitter { threads: 0, split, batch: None, learning: None, spaced: Vec::new() };
+    let number = plain.record_text(r);
     format!(
         "    static __device__ __forceinline__ u32 number(const Run& at, unsigned i) {{\n        {number}\n        return \
          data_row(op, at, i);\n    }}\n    static __device__ __forceinline__ void fetch(float* own, const Run& at, const \
-         u32* rows, int place) {{\n        rows_ahead<{rows}, {width}, {}>(own + (place ? {other_x} : {x}), at.data[{data}], \
-         rows, piece(0, THREADS));\n        rows_ahead<{rows}, {target_width}, {}>(own + (place ? {other_y} : {y}), \
-         at.data[{}], rows, piece(0, THREADS));\n    }}\n",
+         u32* rows, int place) {{\n        rows_ahead<{rows}, {width}, {line}, {}>(own + (place ? {other_x} : {x}), \
+         at.data[{data}], rows, piece(0, THREADS));\n        rows_ahead<{rows}, {target_width}, {target_width}, {}>(own + \
+         (place ? {other_y} : {y}), at.data[{}], rows, piece(0, THREADS));\n    }}\n",
         by(width),
         by(target_width),
         data + 1
@@ -169,20 +254,12 @@ fn fetch(gather: &Gather, r: &Record, behind: usize) -> String {
 }
 
 /// Writes the function `step`. The pieces of a stage begin at different warps, so that they run in parallel.
-fn write_step(
-    text: &mut String,
-    gathers: &Record,
-    behind: usize,
-    emitter: &Emitter,
-    (pieces, stages): (&[Piece], &[usize]),
-) {
+fn write_step(text: &mut String, room: &Room, emitter: &Emitter, (pieces, stages): (&[Piece], &[usize])) {
     *text += "    static __device__ __forceinline__ void step(float* own, const Run& at, int now) {\n";
     *text += "        const Hyper& hyper = *at.hyper;\n";
-    if emitter.batch.is_some() {
-        let y = behind + aligned((gathers.rows * gathers.inputs) as usize);
-        let [first_x, first_y] = [gathers.at[0], gathers.at[1]];
-        let _ =
-            writeln!(text, "        const u64 x = now ? {behind} : {first_x}, y = now ? {y} : {first_y};");
+    if room.fetches_ahead() {
+        let [[x, y], [other_x, other_y]] = room.batch;
+        let _ = writeln!(text, "        const u64 x = now ? {other_x} : {x}, y = now ? {other_y} : {y};");
     }
     let last = stages.iter().max().copied().unwrap_or(0);
     for stage in 0..=last {

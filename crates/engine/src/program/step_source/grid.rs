@@ -166,7 +166,8 @@ struct Grid<'a> {
 impl Grid<'_> {
     fn emitter(&self, split: WorkSplit) -> Emitter {
         let [x, y] = [self.step.gathers.at[0], self.step.gathers.at[1]];
-        Emitter { threads: GRID_THREADS, split, batch: Some([x, y]), learning: self.step.learning.clone() }
+        let learning = self.step.learning.clone();
+        Emitter { threads: GRID_THREADS, split, batch: Some([x, y]), learning, spaced: Vec::new() }
     }
 
     /// How many rows a block has at once: a divisor of the rows, so that all parts are alike.

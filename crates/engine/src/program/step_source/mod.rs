@@ -9,11 +9,12 @@
 mod block;
 mod grid;
 mod pieces;
+mod spacing;
 
 use super::{
     Access, Emitter, Encoder, FLAG_VALIDATION, GRID_THREADS, Gather, GridTiles, Instruction, Layout,
-    Learning, MemoryPlan, Op, PARTIAL_SUMS, Precision, Program, Programs, Record, Refused, Slice, Tiles,
-    Update, Window, WorkSplit, aligned, encode,
+    Learning, MemoryPlan, Op, PARTIAL_SUMS, Precision, Program, Programs, Record, Refused, Role, Slice,
+    Spaced, Tiles, Update, Window, WorkSplit, aligned, encode,
 };
 
 /// The source of a kernel `void NAME(float* arena, Run* run, unsigned* barrier, float* ahead, int steps)`. A grid's
@@ -49,22 +50,24 @@ impl StepSource {
     ) -> Result<Self, String> {
         let StepOptions { layout, precision, place, elements, room, .. } = *options;
         let encoder = Encoder { layout, precision, place };
-        let encoded = |program: &Program| {
-            let records = encode(&program.instructions, &encoder).into_iter();
-            records.map(|record| record.map_err(why)).collect::<Result<Vec<Record>, String>>()
-        };
-        let records = encoded(program)?;
-        let step = Step::new(name, program, &records, place)?;
+        let encoded = records(program, &encoder)?;
+        let step = Step::new(name, program, &encoded, place)?;
         if elements > room {
             return grid::source(&step, options);
         }
-        let last = last.map(|last| Ok::<_, String>((last, encoded(last)?))).transpose()?;
+        let last = last.map(|last| Ok::<_, String>((last, records(last, &encoder)?))).transpose()?;
         let last = last.as_ref().map(|(last, records)| Step::new(name, last, records, place)).transpose()?;
-        block::source(&step, last.as_ref(), elements, room)
+        block::source(&step, last.as_ref(), options)
     }
 }
 
+fn records(program: &Program, encoder: &Encoder<'_>) -> Result<Vec<Record>, String> {
+    let records = encode(&program.instructions, encoder).into_iter();
+    records.map(|record| record.map_err(why)).collect()
+}
+
 /// What both kinds of steps are made from.
+#[derive(Clone)]
 struct Step<'a> {
     name: &'a str,
     program: &'a Program,
@@ -87,6 +90,11 @@ impl<'a> Step<'a> {
         };
         let learning = pieces::learning(&program.instructions, place);
         Ok(Self { name, program, records, gather, gathers, learning })
+    }
+
+    /// The same step with records for other places.
+    fn with(&self, records: &'a [Record]) -> Self {
+        Self { records, gathers: &records[0], ..self.clone() }
     }
 }
 
