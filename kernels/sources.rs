@@ -21,6 +21,7 @@ pub const SOURCES: &[(&str, &str)] = &[
     ("add.cu", include_str!("add.cu")),
     ("log.cu", include_str!("log.cu")),
     ("step.cuh", include_str!("step.cuh")),
+    ("linear.cuh", include_str!("linear.cuh")),
     ("grid.cuh", include_str!("grid.cuh")),
     ("tensor.cu", include_str!("tensor.cu")),
     ("peer.cu", include_str!("peer.cu")),

@@ -274,7 +274,9 @@ fn no_barrier_can_be_missing() {
 #[test]
 fn a_step_has_few_barriers() {
     let Some(driver) = Driver::get() else { return };
-    for (job, barriers) in [(Job::digits(), 5), (Job::linear_regression(), 4)] {
+    for (job, barriers) in
+        [(Job::digits(), 5), (Job { features: 40, batch: 70, ..Job::linear_regression() }, 4)]
+    {
         let programs = job.programs();
         let source = Machine::new(driver, &job.bench(&programs)).source(Engine::Compiled, &programs.train);
         assert_eq!(source.barriers, barriers, "{}", source.text);

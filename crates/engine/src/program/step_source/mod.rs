@@ -8,13 +8,15 @@
 
 mod block;
 mod grid;
+mod linear;
 mod pieces;
 mod spacing;
 
 use super::{
-    Access, Emitter, Encoder, FLAG_VALIDATION, GRID_THREADS, Gather, GridTiles, Instruction, Layout,
-    Learning, MemoryPlan, Op, PARTIAL_SUMS, Precision, Program, Programs, Record, Refused, Role, Slice,
-    Spaced, Tiles, Update, Window, WorkSplit, aligned, encode,
+    Access, BiasGradient, Emitter, Encoder, FLAG_CHUNK, FLAG_ORDERED, FLAG_VALIDATION, GRID_THREADS, Gather,
+    GridTiles, Instruction, Layout, Learning, Linear, Log, LogTarget, Loss, Mean, MemoryPlan, Op,
+    PARTIAL_SUMS, Precision, Program, Programs, Record, Refused, Role, Slice, Spaced, Tiles, Update,
+    WeightGradient, Window, WorkSplit, aligned, encode,
 };
 
 /// The source of a kernel `void NAME(float* arena, Run* run, unsigned* barrier, float* ahead, int steps)`. A grid's
@@ -54,6 +56,9 @@ impl StepSource {
         let step = Step::new(name, program, &encoded, place)?;
         if elements > room {
             return grid::source(&step, options);
+        }
+        if let Some(source) = linear::source(&step, options) {
+            return Ok(source);
         }
         let last = last.map(|last| Ok::<_, String>((last, records(last, &encoder)?))).transpose()?;
         let last = last.as_ref().map(|(last, records)| Step::new(name, last, records, place)).transpose()?;
