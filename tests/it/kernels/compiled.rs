@@ -181,9 +181,15 @@ fn the_jobs_that_it_is_for_follow_the_reference() {
 /// Two epochs and a part of a third, each with a smaller batch at its end and an order of its own.
 #[test]
 fn one_launch_runs_several_epochs() {
-    let Some(driver) = Driver::get() else { return };
     let layers = vec![Layer::Dropout { p: 0.2 }, linear(9, true), Layer::Tanh, linear(1, true)];
-    let job = Job { layers, features: 7, batch: 13, ..Job::linear_regression() };
+    several_epochs(&Job { layers, features: 7, batch: 13, ..Job::linear_regression() });
+    several_epochs(&Job { features: 3, batch: 13, rule: ADAM, ..Job::linear_regression() });
+    let layers = vec![linear(1, false)];
+    several_epochs(&Job { layers, loss: LossKind::Huber, batch: 70, ..Job::linear_regression() });
+}
+
+fn several_epochs(job: &Job) {
+    let Some(driver) = Driver::get() else { return };
     let programs = job.programs();
     let (full, last) = (&programs.train, programs.train_last.as_ref().unwrap());
     let rows = STEPS * full.batch + last.batch;
