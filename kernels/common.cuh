@@ -292,7 +292,7 @@ __device__ __forceinline__ uint2 bf16_quad(float4 x) {
 // Rounds to tf32 (10 bits of mantissa) in the same way.
 __device__ __forceinline__ float to_tf32(float x) {
     u32 bits = __float_as_uint(x);
-    if ((bits & 0x7f800000u) == 0x7f800000u) return x;
+    if (x != x) return x;
     bits += 0xfffu + (bits >> 13 & 1u);
     return __uint_as_float(bits & 0xffffe000u);
 }
