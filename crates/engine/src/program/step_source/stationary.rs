@@ -79,7 +79,7 @@ pub fn program(first: &Stationary, op: &str, step: &Step<'_>) -> [String; 3] {
     );
     let expect = format!(
         "    static __device__ __forceinline__ void expect(float* shared, const Run& at, int place) {{\n        const u64 x = 0, y = 0; {op} \
-         Run then = at; then.position += BATCH, then.offset += ROWS; {}\n    }}\n",
+         Run then = at; next_step(then, BATCH, ROWS); {}\n    }}\n",
         number("place")
     );
     let fetch = format!("First::fetch<{piece}>(shared, at.data[{data}], batch.place);");
