@@ -9,6 +9,7 @@
 mod block;
 mod grid;
 mod pieces;
+mod share;
 mod stationary;
 
 use super::{

@@ -2,8 +2,8 @@
 
 use super::{
     Access, BufferId, FLAG_VALIDATION, MOST_SHARED, Op, Slice, Stationary, Step, StepOptions,
-    grid::{READ_BY_ALL, Share, Spread},
     pieces::Piece,
+    share::{READ_BY_ALL, Share, Spread},
 };
 
 /// The partial sums of the forward product, treated like a buffer.
@@ -69,9 +69,9 @@ pub fn program(first: &Stationary, op: &str, step: &Step<'_>) -> [String; 3] {
     };
     let number = |place: &str| format!("First::number(shared, op, then, {place});");
     let begin = format!(
-        "    using First = {};\n    static __device__ __forceinline__ void begin(float* own, float* shared, const Run& at) {{\n        \
-         {} const u64 x = 0, y = 0; {op} Run then = at; {}\n    }}\n    static __device__ __forceinline__ void end(float* own, float* shared) \
-         {{\n        {}\n    }}\n",
+        "    using First = {};\n    static __device__ __forceinline__ void begin(float* own, float* shared, const Run& \
+         at) {{\n        {} const u64 x = 0, y = 0; {op} Run then = at; {}\n    }}\n    static \
+         __device__ __forceinline__ void end(float* own, float* shared) {{\n        {}\n    }}\n",
         first.name(),
         held("*held = e >= 0 ? weight[e] : 0.0f;"),
         number("0"),
