@@ -190,16 +190,14 @@ struct Solo {
 
 // Adds to a counter. What this thread knows to be written before is visible to whoever reads the sum by
 // `acquired`; both without the fence of a whole multiprocessor.
-__device__ __forceinline__ unsigned add_released(unsigned* counter, unsigned n) {
+__device__ __forceinline__ void add_released(unsigned* counter, unsigned n) {
 #ifdef CUSIM
-    return atomicAdd(counter, n);
+    atomicAdd(counter, n);
 #elif __CUDA_ARCH__ < 700
     __threadfence();
-    return atomicAdd(counter, n);
+    atomicAdd(counter, n);
 #else
-    unsigned before;
-    asm volatile("atom.add.release.gpu.global.u32 %0, [%1], %2;" : "=r"(before) : "l"(counter), "r"(n) : "memory");
-    return before;
+    asm volatile("red.release.gpu.global.add.u32 [%0], %1;" ::"l"(counter), "r"(n) : "memory");
 #endif
 }
 
@@ -219,11 +217,13 @@ __device__ __forceinline__ unsigned acquired(const unsigned* counter) {
 
 // A barrier over all blocks of a cooperative launch, in two halves: work between them must not need what
 // other blocks write before it. `barrier`: a word that the host zeroes once. The blocks add up to half of what
-// a word counts, so each time all have arrived its upper bit changes, and the rest is 0 again.
+// a word counts, so each time all have arrived its upper bit changes, and the rest is 0 again. The bit is read before
+// the block is counted, while it cannot change, so that nobody waits for the sum.
 __device__ __forceinline__ unsigned arrive(unsigned* barrier) {
+    unsigned before = threadIdx.x == 0 ? *(volatile unsigned*)barrier : 0;
     __syncthreads();
-    if (threadIdx.x > 0) return 0;
-    return add_released(barrier, blockIdx.x == 0 ? 0x80000000u - (gridDim.x - 1) : 1u);
+    if (threadIdx.x == 0) add_released(barrier, blockIdx.x == 0 ? 0x80000000u - (gridDim.x - 1) : 1u);
+    return before;
 }
 
 __device__ __forceinline__ void wait_for_all(const unsigned* barrier, unsigned arrived) {
@@ -313,7 +313,7 @@ __device__ __forceinline__ uint2 bf16_quad(float4 x) {
 // Rounds to tf32 (10 bits of mantissa) in the same way.
 __device__ __forceinline__ float to_tf32(float x) {
     u32 bits = __float_as_uint(x);
-    if ((bits & 0x7f800000u) == 0x7f800000u) return x;
+    if (x != x) return x;
     bits += 0xfffu + (bits >> 13 & 1u);
     return __uint_as_float(bits & 0xffffe000u);
 }

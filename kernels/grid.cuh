@@ -162,13 +162,14 @@ __device__ __forceinline__ void expect_rows(const Op& op, const Run& run, Solo s
 // -------------------------------------------------------------------------------------------------------- the steps
 //
 // The host generates P: sizes, and `step`, the pieces of a step with barriers between and behind them; `gather`, which
-// fetches a batch into the buffers at x and y; and `expect`, which has the rows of the batch after a run's
-// brought into the L2 cache. X and Y have two
-// buffers each, for the current batch and the next one, which is fetched while blocks wait for each other.
+// fetches a batch into the buffers at x and y; `expect`, which prepares to fetch the batch after a run's; `begin` and
+// `end`, which bring what stays in shared memory and take it back. X and Y have two buffers each, for the current
+// batch and the next one, which is fetched while blocks wait for each other.
 
-// Where a batch lies: offsets from the arena's base.
+// Where a batch lies: offsets from the arena's base, and which of two buffers it is.
 struct Batch {
     u64 x, y;
+    int place;
 };
 
 template <class P>
@@ -176,6 +177,7 @@ __device__ __forceinline__ void grid_steps(float* own, Run* run, unsigned* barri
     extern __shared__ __align__(16) unsigned char dyn_smem[];
     __shared__ Run runs[2];   // of this step and of the next: in registers they would crowd out sums
     __shared__ Hyper hypers[2];
+    float* shared = (float*)dyn_smem;
     const Hyper* table = run->hyper ? run->hyper + run->index : 0;
     if (threadIdx.x == 0) {
         runs[0] = *run;
@@ -184,7 +186,14 @@ __device__ __forceinline__ void grid_steps(float* own, Run* run, unsigned* barri
     }
     __syncthreads();
     u64 other = (u64)((long long)((u64)ahead - (u64)own) / 4);   // the second buffers, seen from the arena
-    if (steps > 0) P::gather(own, runs[0], Batch{P::X, P::Y});
+    auto batch = [&](int place) { return place ? Batch{other, other + P::BEHIND_X, 1} : Batch{P::X, P::Y, 0}; };
+    if (steps > 0) {
+        P::begin(own, shared, runs[0]);
+        __syncthreads();
+        P::gather(own, shared, runs[0], batch(0));
+        if (steps > 1) P::expect(shared, runs[0], 1);
+    }
+    copied();
     meet(barrier);   // all have read the counters, and the first batch is there
     for (int step = 0; step < steps; step++) {
         int now = step & 1;
@@ -195,12 +204,12 @@ __device__ __forceinline__ void grid_steps(float* own, Run* run, unsigned* barri
             after.hyper = hypers + (now ^ 1), after.index = 0;
             if (table && step + 1 < steps) hypers[now ^ 1] = table[step + 1];
         }
-        Batch batch = now ? Batch{other, other + P::BEHIND_X} : Batch{P::X, P::Y};
-        P::step(own, (float*)dyn_smem, runs[now], barrier, batch.x, batch.y, [&] {
-            if (step + 1 < steps) P::gather(own, after, now ? Batch{P::X, P::Y} : Batch{other, other + P::BEHIND_X});
-            if (step + 2 < steps) P::expect(after);
+        P::step(own, shared, runs[now], barrier, ahead, batch(now), [&] {
+            if (step + 1 < steps) P::gather(own, shared, after, batch(now ^ 1));
+            if (step + 2 < steps) P::expect(shared, after, now);
         });
     }
+    if (steps > 0) P::end(own, shared);
     if (blockIdx.x == 0 && threadIdx.x == 0) {
         const Run& at = runs[steps & 1];
         run->step = at.step, run->order = at.order, run->position = at.position, run->offset = at.offset;

@@ -23,6 +23,7 @@ pub const SOURCES: &[(&str, &str)] = &[
     ("step.cuh", include_str!("step.cuh")),
     ("linear.cuh", include_str!("linear.cuh")),
     ("grid.cuh", include_str!("grid.cuh")),
+    ("stationary.cuh", include_str!("stationary.cuh")),
     ("tensor.cu", include_str!("tensor.cu")),
     ("peer.cu", include_str!("peer.cu")),
     ("interpret.cu", include_str!("interpret.cu")),

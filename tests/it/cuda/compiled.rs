@@ -50,7 +50,8 @@ fn a_job_too_large_for_a_block_runs_in_a_grid() {
     assert!(of("launch_cooperative steps blocks 32 threads 256") >= 2 + 2, "{launches:?}");
     assert!(of("launch_cooperative interpret_grid") >= 2 + 2, "{launches:?}");
     let smaller = sim.run(&place, &[COMPILED], &[("RUNNER_SIM_MULTIPROCESSORS", "16")]).ended_by(0);
-    assert_eq!(smaller.model(), ran.model());
+    // Its blocks have no multiprocessor each, so the weight does not stay in them.
+    same(&ran, &smaller, 2e-6, "a smaller GPU");
     let streamed = sim.run(&place, &[COMPILED, "data.placement=streamed"], &[LARGE]).ended_by(0);
     assert_eq!(streamed.numbers(), ran.numbers());
     let few = sim.run(&place, &[COMPILED], &[("RUNNER_SIM_MULTIPROCESSORS", "2")]);
@@ -82,7 +83,7 @@ fn check_says_what_a_grid_takes() {
     };
     let text = check(&[COMPILED]);
     assert!(text.contains("a grid of 32 blocks of 256 threads, with "), "{text}");
-    assert!(text.contains("of shared memory each; 3 barriers of the grid a step"), "{text}");
+    assert!(text.contains("of shared memory each; 2 barriers of the grid a step"), "{text}");
     assert!(check(&["trainer.max_epochs=20000"]).contains("`compiled`"));
 }
 

@@ -29,11 +29,13 @@ pub enum Engine {
     Compiled,
     /// The same over a grid, with the arena in global memory.
     CompiledGrid,
+    /// The same on a GPU with tensor cores, where the first layer's weight may stay in shared memory.
+    TensorGrid,
 }
 
 impl Engine {
     pub fn is_compiled(self) -> bool {
-        matches!(self, Self::Compiled | Self::CompiledGrid)
+        matches!(self, Self::Compiled | Self::CompiledGrid | Self::TensorGrid)
     }
 }
 
@@ -131,11 +133,12 @@ impl<'a> Machine<'a> {
         let place = |s: Slice| Some((self.places[s.buffer.0] + s.offset) as u64);
         let (layout, precision) = (&self.bench.layout, self.precision);
         // A grid is for arenas that do not fit.
-        let (elements, room) =
-            (if engine == Engine::CompiledGrid { ROOM + 1 } else { self.arena_floats }, ROOM);
+        let (elements, room) = (if engine == Engine::Compiled { self.arena_floats } else { ROOM + 1 }, ROOM);
         let place = &place;
-        let options =
-            StepOptions { layout, precision, place, elements, room, multiprocessors: MULTIPROCESSORS };
+        let tensor_cores = engine == Engine::TensorGrid;
+        // A weight that stays in shared memory is one block's; the simulator has room for two.
+        let multiprocessors = if tensor_cores { 2 * MULTIPROCESSORS } else { MULTIPROCESSORS };
+        let options = StepOptions { layout, precision, place, elements, room, multiprocessors, tensor_cores };
         StepSource::new("steps", program, last, &options)
     }
 
@@ -210,7 +213,7 @@ impl<'a> Machine<'a> {
                 ];
                 self.driver.launch("interpret_grid", grid, arguments);
             }
-            Engine::Compiled | Engine::CompiledGrid => unreachable!("run above"),
+            Engine::Compiled | Engine::CompiledGrid | Engine::TensorGrid => unreachable!("run above"),
         }
         self.after(before, program, steps as u64);
     }

@@ -3,7 +3,7 @@
 
 use std::fmt::Write;
 
-use super::{GridTiles, Record, Slice, record::NONE};
+use super::{GridTiles, Record, Slice, Stationary, record::NONE};
 
 /// How an operand of a product is stored; the names are those of `kernels/step.cuh`.
 #[derive(Clone, Copy, Debug)]
@@ -58,6 +58,10 @@ pub enum WorkSplit {
     Rows(Option<Box<Record>>),
     /// The blocks of a grid, in tiles.
     Tiles(GridTiles),
+    /// As `Rows`, from the partial sums of the forward product.
+    Sums(Option<Box<Record>>, Stationary),
+    /// The blocks that hold parts of the weight.
+    Stationary,
 }
 
 /// What the text of instructions depends on besides their records.
@@ -74,7 +78,10 @@ pub struct Emitter {
 impl Emitter {
     /// The record as a constant named `op`.
     pub fn record_text(&self, r: &Record) -> String {
-        let next = if let WorkSplit::Rows(Some(next)) = &self.split { next } else { r };
+        let next = match &self.split {
+            WorkSplit::Rows(Some(next)) | WorkSplit::Sums(Some(next), _) => next,
+            _ => r,
+        };
         let at = |i: usize| {
             let (at, apart) = (r.at[i], next.at[i].wrapping_sub(r.at[i]));
             let own = match self.batch {
@@ -125,8 +132,10 @@ impl Emitter {
             Some(to) => self.learn(to, shape[2]),
             None => "c.finish(i, j, z);".to_owned(),
         };
-        match self.split {
+        match &self.split {
             WorkSplit::Tiles(tiles) => tiles.write(&mut text, r, shape, sides, &finish),
+            WorkSplit::Sums(_, first) => text += &first.sums(shape[0]),
+            WorkSplit::Stationary => text += &Stationary::gradient(&finish),
             _ => {
                 let tiles = match self.split {
                     WorkSplit::Threads { blocks: 1 } => Tiles::in_block(shape, self.threads),
@@ -186,15 +195,17 @@ impl Emitter {
 
     /// What to do with element (i, j) of a gradient that begins at `to`: store it, or update the parameter.
     fn learn(&self, to: u64, columns: i32) -> String {
+        let is_held = matches!(self.split, WorkSplit::Stationary);
         let Some(Learning { rule, values, gradients, state, stride }) = &self.learning else {
-            return "c.finish(i, j, z);".to_owned();
+            return if is_held { "held = fmaf(-c.rate, z, held);" } else { "c.finish(i, j, z);" }.to_owned();
         };
         let offset = to - gradients;
         let state =
             state.map_or("0".to_owned(), |state| format!("own + {} + i * {columns} + j", state + offset));
         let spaced = self.spaced.iter().find(|spaced| spaced.from == values + offset);
-        let (value, line) = spaced.map_or((values + offset, columns), |m| (m.at, m.line as i32));
-        format!("learn({rule}, own + {value} + i * {line} + j, {state}, {stride}u, z);")
+        let (at, line) = spaced.map_or((values + offset, columns), |m| (m.at, m.line as i32));
+        let value = if is_held { "&held".to_owned() } else { format!("own + {at} + i * {line} + j") };
+        format!("learn({rule}, {value}, {state}, {stride}u, z);")
     }
 }
 

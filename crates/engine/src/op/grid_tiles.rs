@@ -8,7 +8,7 @@ use super::{Record, emit::Operand};
 pub const GRID_THREADS: u32 = 256;
 
 /// The most elements of shared memory that tiles use: 48 KiB, which every GPU gives a block.
-const MOST_SHARED: i32 = 12 << 10;
+pub const MOST_SHARED: i32 = 12 << 10;
 
 /// Slices of the operands in shared memory (`SLICES` of kernels/grid.cuh).
 const SLICES: i32 = 3;
@@ -106,7 +106,7 @@ impl GridTiles {
         let _ = write!(
             text,
             "grid_product<THREADS, BLOCKS, {m}, {n}, {k}, {rows}, {columns}, {thread_rows}, {depth}, {a}, {b}, {quads_a}, \
-             {quads_b}>(c.a, c.b, shared, [&](int i, int j, float z) {{ {finish} }});"
+             {quads_b}>(c.a, c.b, shared + TILES, [&](int i, int j, float z) {{ {finish} }});"
         );
     }
 }

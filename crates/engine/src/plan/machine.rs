@@ -96,6 +96,8 @@ pub struct GpuLimits {
     pub most_elements: usize,
     /// Whether a kernel may use a barrier over its whole grid.
     pub cooperative: bool,
+    /// Whether it multiplies in tf32.
+    pub tensor_cores: bool,
     /// Whether all-reduce over GPUs can be queued like a kernel, which needs NCCL.
     pub queued_sums: bool,
     /// The most bytes that the peer kernel sums, indexed by the number of GPUs.
@@ -112,6 +114,6 @@ impl GpuLimits {
     /// What a compiled step may use.
     pub fn step_room(self) -> StepRoom {
         let multiprocessors = if self.cooperative { self.multiprocessors } else { 0 };
-        StepRoom { shared_bytes: self.shared_bytes, multiprocessors }
+        StepRoom { shared_bytes: self.shared_bytes, multiprocessors, tensor_cores: self.tensor_cores }
     }
 }

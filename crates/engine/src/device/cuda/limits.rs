@@ -43,6 +43,7 @@ impl Gpu {
             fixed_bytes: FIXED_BYTES,
             most_elements: MOST_COUNTED,
             cooperative: self.cooperative,
+            tensor_cores: self.capability >= (8, 0),
             queued_sums,
             peer_bytes: &PEER_BYTES,
             multiprocessor_flops_per_s: 2.0 * FMA_PER_CLOCK * clock_hz.max(1) as f64,

@@ -9,9 +9,11 @@
 use std::fmt::Write;
 
 use super::{
-    Access, Emitter, Encoder, GRID_THREADS, GridTiles, Op, PARTIAL_SUMS, Precision, Record, Step,
-    StepOptions, StepSource, Tiles, Window, WorkSplit, aligned,
+    Access, Emitter, Encoder, GRID_THREADS, Gather, GridTiles, Op, PARTIAL_SUMS, Precision, Record, Slice,
+    Stationary, Step, StepOptions, StepSource, Tiles, WorkSplit, aligned,
     pieces::{self, Piece},
+    share::{READ_BY_ALL, Share, Spread, stages},
+    stationary,
 };
 
 /// The most and the fewest blocks. A GPU with half as many multiprocessors runs them at once.
@@ -24,9 +26,6 @@ const WORK_OF_A_BLOCK: f64 = 32_768.0;
 /// spills some; a GPU with enough multiprocessors gives each block one of its own.
 const BLOCKS_EACH: u32 = 2;
 
-/// The most elements of a weight that every block reads, to save a barrier.
-const READ_BY_ALL: usize = 8192;
-
 /// Elements of a weight's gradient from which tiles pay.
 const IN_TILES: usize = 8192;
 
@@ -37,53 +36,26 @@ const PIECE_CYCLES: f64 = 600.0;
 /// Bytes per cycle that a block gets from the L2 cache.
 const BYTES_PER_CYCLE: f64 = 32.0;
 
-/// Which blocks do a piece.
-enum Spread {
-    /// All, or as many as have work; which touches what is not distinguished.
-    All { tiles: bool },
-    /// The last one.
-    Last,
-    /// All, each for its rows. Holds what each touches.
-    Rows { parts: usize, accesses: Vec<(usize, Access)> },
-}
-
-/// An instruction, or several that were merged.
-struct Share {
-    text: String,
-    access: Access,
-    spread: Spread,
-    /// Blocks that have work.
-    blocks: usize,
-    elements: usize,
-    /// An estimate for each of these blocks.
-    cycles: f64,
-    /// Whether it has a barrier over the grid within.
-    waits: bool,
-}
-
-/// Whether an earlier piece must be complete before a later one begins: for all blocks, or in each block.
-#[derive(Clone, Copy, PartialEq, PartialOrd)]
-enum Order {
-    Free,
-    InBlock,
-    InGrid,
-}
-
 /// The source of a step.
 ///
 /// # Errors
 /// Why a GPU cannot run it.
 pub fn source(step: &Step<'_>, options: &StepOptions<'_>) -> Result<StepSource, String> {
-    let StepOptions { layout, precision, place, elements, room, multiprocessors } = *options;
+    let StepOptions { layout, precision, place, elements, room, multiprocessors, .. } = *options;
     let large = format!("a step of {elements} numbers, and shared memory has room for {room}");
-    if precision != Precision::F32 {
-        return Err(format!("{large}; in a grid of blocks it multiplies in f32 alone"));
+    if precision == Precision::Bf16 {
+        return Err(format!("{large}; a grid of blocks does not multiply in bf16"));
     }
-    let mut grid =
-        Grid { step, encoder: Encoder { layout, precision, place }, blocks: blocks(step), each: 1 };
-    let shares = pieces::pieces(step, true).into_iter().map(|piece| grid.share(piece));
-    let shares = shares.collect::<Result<Vec<Share>, String>>()?;
+    let pieces = pieces::pieces(step, true);
+    let blocks = blocks(step);
+    let first = stationary::first_layer(step, &pieces, options, blocks);
+    let mut grid = Grid { step, encoder: Encoder { layout, precision, place }, blocks, each: 1, first };
+    let mut shares = Vec::new();
+    for piece in pieces {
+        grid.share(piece, &mut shares).map_err(|why| format!("{large}; {why}"))?;
+    }
     let elements = shares.iter().map(|share| share.elements).max().unwrap_or(0);
+    let elements = elements + grid.first.map_or(0, |first| first.elements);
     if grid.blocks > multiprocessors {
         let fit = u32::try_from(room / elements.max(1)).unwrap_or(u32::MAX);
         grid.each = fit.min(BLOCKS_EACH);
@@ -100,10 +72,14 @@ pub fn source(step: &Step<'_>, options: &StepOptions<'_>) -> Result<StepSource, 
     if stages < 2 {
         return Err("a step of one stage, in which no rows can be fetched ahead".into());
     }
-    let (text, cycles) = grid.write(&shares, &places, stages)?;
-    let barriers = stages + shares.iter().filter(|share| share.waits).count();
+    let begins = shares.iter().zip(&places).filter(|(_, [stage, _])| *stage == 0);
+    // Then the next step begins with what its block has, and no barrier is behind a step.
+    let is_open = grid.first.is_some() && begins.count() == 1;
+    let (text, cycles) = grid.write(&shares, &places, stages, is_open)?;
+    let waits = shares.iter().filter(|share| share.waits).count();
+    let barriers = stages - usize::from(is_open) + waits;
     let cycles = cycles + barriers as f64 * GRID_BARRIER_CYCLES;
-    let ahead = aligned(step.gather.x.len) + aligned(step.gather.y.len);
+    let ahead = grid.ahead().into_iter().sum();
     Ok(StepSource { text, blocks: grid.blocks, threads: GRID_THREADS, elements, ahead, barriers, cycles })
 }
 
@@ -114,44 +90,11 @@ fn blocks(step: &Step<'_>) -> u32 {
     (worth as u32).next_power_of_two().clamp(least, most)
 }
 
-/// Stage and level of each piece. A barrier over the grid separates stages, a barrier of the block the levels of
-/// a stage.
-fn stages(shares: &[Share]) -> Vec<[usize; 2]> {
-    let mut places: Vec<[usize; 2]> = Vec::new();
-    for (number, share) in shares.iter().enumerate() {
-        let mut place = [0, 0];
-        for (earlier, [stage, level]) in shares[..number].iter().zip(&places) {
-            let least = match order(earlier, share) {
-                Order::InGrid => [stage + 1, 0],
-                Order::InBlock => [*stage, level + 1],
-                Order::Free => continue,
-            };
-            place = place.max(least);
-        }
-        places.push(place);
-    }
-    places
-}
-
-fn order(earlier: &Share, later: &Share) -> Order {
-    if !earlier.access.conflicts(&later.access) {
-        return Order::Free;
-    }
-    let (Some(before), Some(after)) = (earlier.by_block(), later.by_block()) else { return Order::InGrid };
-    let mut window = Window::default();
-    before.iter().for_each(|(block, access)| window.add(*block, access));
-    let apart = after.iter().all(|(block, access)| window.admits(*block, access));
-    if apart { Order::InBlock } else { Order::InGrid }
-}
-
-impl Share {
-    /// What each block touches, if that is known; the last block counts as `usize::MAX`.
-    fn by_block(&self) -> Option<Vec<(usize, Access)>> {
-        match &self.spread {
-            Spread::All { .. } => None,
-            Spread::Last => Some(vec![(usize::MAX, self.access)]),
-            Spread::Rows { accesses, .. } => Some(accesses.clone()),
-        }
+/// Whether a piece is too small to share.
+fn is_for_one_block(op: &Op, access: &Access) -> bool {
+    match op {
+        Op::Mean(_) | Op::Norm(_) => !access.writes.contains(&PARTIAL_SUMS),
+        op => matches!(op, Op::Log(_)),
     }
 }
 
@@ -161,6 +104,8 @@ struct Grid<'a> {
     blocks: u32,
     /// Blocks of a multiprocessor.
     each: u32,
+    /// The first layer, if its weight stays in the blocks.
+    first: Option<Stationary>,
 }
 
 impl Grid<'_> {
@@ -176,38 +121,53 @@ impl Grid<'_> {
         (1..=rows.div_ceil(self.blocks as usize)).rev().find(|each| rows.is_multiple_of(*each)).unwrap_or(1)
     }
 
-    fn share(&self, piece: Piece<'_>) -> Result<Share, String> {
-        let Piece { op, record, access } = piece;
-        let alone = match op {
-            Op::Mean(_) | Op::Norm(_) => !access.writes.contains(&PARTIAL_SUMS),
-            op => matches!(op, Op::Log(_)),
-        };
-        if alone {
-            let text = op.emit(record, &self.emitter(WorkSplit::Threads { blocks: 1 }));
-            let (spread, blocks, cycles) = (Spread::Last, 1, PIECE_CYCLES);
-            return Ok(Share { text, access, spread, blocks, elements: 0, cycles, waits: false });
-        }
-        match (op, op.product(), op.operands()) {
-            (Op::WeightGradient(_), Some([m, _, n]), _) if m * n < IN_TILES => Ok(self.by_all(piece)),
-            (Op::Linear(_) | Op::InputGradient(_), Some([_, k, n]), _) if k * n <= READ_BY_ALL => {
-                self.by_rows(piece)
+    /// Adds the shares of a piece.
+    fn share(&self, piece: Piece<'_>, shares: &mut Vec<Share>) -> Result<(), String> {
+        let Piece { op, record, access } = &piece;
+        let of_first = |x: Slice| self.first.filter(|_| x.overlaps(self.step.gather.x));
+        let share = match (op, op.product(), op.operands()) {
+            _ if is_for_one_block(op, access) => {
+                let text = op.emit(record, &self.emitter(WorkSplit::Threads { blocks: 1 }));
+                let (spread, blocks, cycles) = (Spread::Last, 1, PIECE_CYCLES);
+                Share { text, access: *access, spread, blocks, elements: 0, cycles, waits: false }
             }
-            (_, Some(shape), Some(operands)) => {
+            (Op::Linear(linear), ..) if let Some(first) = of_first(linear.x) => {
+                shares.push(stationary::forward(&first));
+                let mut sums = self.by_rows(piece, Some(first))?;
+                sums.access.reads[0] = stationary::PARTIAL_PRODUCTS;
+                Share { cycles: first.cycles[1], ..sums }
+            }
+            (Op::WeightGradient(gradient), ..) if let Some(first) = of_first(gradient.x) => {
+                stationary::gradient(op.emit(record, &self.emitter(WorkSplit::Stationary)), &first, access)
+            }
+            (Op::WeightGradient(_), Some([m, _, n]), _) if m * n < IN_TILES => self.by_all(piece),
+            (Op::Linear(_) | Op::InputGradient(_), Some([_, k, n]), _) if k * n <= READ_BY_ALL => {
+                self.by_rows(piece, None)?
+            }
+            (_, Some(shape), Some(operands)) if self.encoder.precision == Precision::F32 => {
                 let tiles = GridTiles::best(shape.map(|n| n as i32), operands, self.blocks);
                 let tiles = tiles.ok_or_else(|| format!("a product of {shape:?}"))?;
                 let text = op.emit(record, &self.emitter(WorkSplit::Tiles(tiles)));
                 let (spread, blocks) = (Spread::All { tiles: true }, tiles.blocks as usize);
                 let GridTiles { elements, cycles, .. } = tiles;
-                Ok(Share { text, access, spread, blocks, elements, cycles, waits: false })
+                Share { text, access: *access, spread, blocks, elements, cycles, waits: false }
             }
-            _ if op.of_rows(&(0..1)).is_some() => self.by_rows(piece),
-            _ => Ok(self.by_all(piece)),
-        }
+            (_, Some([m, k, n]), Some(_)) => {
+                return Err(format!("a grid of blocks multiplies {m} x {k} by {k} x {n} in f32 alone"));
+            }
+            _ if op.of_rows(&(0..1)).is_some() => self.by_rows(piece, None)?,
+            _ => self.by_all(piece),
+        };
+        shares.push(share);
+        Ok(())
     }
 
     /// By all threads of the grid.
     fn by_all(&self, Piece { op, record, access }: Piece<'_>) -> Share {
-        let emitter = self.emitter(WorkSplit::Threads { blocks: self.blocks });
+        // Blocks without a part of the first layer's weight, if some have none.
+        let spare = self.first.map_or(0, |first| self.blocks - first.blocks() as u32);
+        let emitter =
+            self.emitter(WorkSplit::Threads { blocks: if spare > 0 { spare } else { self.blocks } });
         let shape = match op {
             Op::BiasGradient(sum) => Some([1, sum.rows, sum.outputs]),
             op => op.product(),
@@ -222,14 +182,16 @@ impl Grid<'_> {
         Share { text, access, spread: Spread::All { tiles: false }, blocks, elements: 0, cycles, waits }
     }
 
-    /// By rows, if the op can.
-    fn by_rows(&self, piece: Piece<'_>) -> Result<Share, String> {
+    /// By rows, if the op can; `first`: from the partial sums of its product.
+    fn by_rows(&self, piece: Piece<'_>, first: Option<Stationary>) -> Result<Share, String> {
         let each = self.rows_each();
         let parts = self.step.program.rows / each;
         let own = |part: usize| piece.op.of_rows(&(part * each..(part + 1) * each));
-        let Some((first, next)) = self.of_parts(own, parts)? else { return Ok(self.by_all(piece)) };
-        let emitter = self.emitter(WorkSplit::Rows(next.map(Box::new)));
-        let text = piece.op.emit(&first, &emitter);
+        let Some((record, next)) = self.of_parts(own, parts)? else { return Ok(self.by_all(piece)) };
+        let next = next.map(Box::new);
+        let emitter =
+            self.emitter(first.map_or(WorkSplit::Rows(next.clone()), |first| WorkSplit::Sums(next, first)));
+        let text = piece.op.emit(&record, &emitter);
         let accesses = (0..parts).filter_map(|part| Some((part % self.blocks as usize, own(part)?.access())));
         let spread = Spread::Rows { parts, accesses: accesses.collect() };
         let work = match piece.op.product() {
@@ -254,21 +216,31 @@ impl Grid<'_> {
     }
 
     /// The text, and the estimated cycles of a step without its barriers.
-    fn write(&self, shares: &[Share], places: &[[usize; 2]], stages: usize) -> Result<(String, f64), String> {
-        let Step { name, program, gather, gathers, .. } = self.step;
+    fn write(
+        &self,
+        shares: &[Share],
+        places: &[[usize; 2]],
+        stages: usize,
+        is_open: bool,
+    ) -> Result<(String, f64), String> {
+        let Step { name, program, gathers, .. } = self.step;
+        let [x_ahead, y_ahead, _] = self.ahead();
         let mut text = format!(
-            "struct {name}_program {{\n    static const int THREADS = {GRID_THREADS}, BLOCKS = {}, BATCH = {}, ROWS = {};\n    \
-             static const u64 X = {}, Y = {}, BEHIND_X = {};\n",
+            "struct {name}_program {{\n    static const int THREADS = {GRID_THREADS}, BLOCKS = {}, BATCH = {}, ROWS = {}, \
+             TILES = {};\n    static const u64 X = {}, Y = {}, BEHIND_X = {x_ahead};\n",
             self.blocks,
             program.batch,
             program.rows,
+            self.first.map_or(0, |first| first.elements),
             gathers.at[0],
             gathers.at[1],
-            aligned(gather.x.len)
         );
         text += &self.rows_ahead()?;
         text += "    template <class Meanwhile>\n    static __device__ __forceinline__ void step(float* own, float* shared, const \
-                 Run& at, unsigned* barrier, u64 x, u64 y, Meanwhile meanwhile) {\n        const Hyper& hyper = *at.hyper;\n";
+                 Run& at, unsigned* barrier, float* ahead, Batch batch, Meanwhile meanwhile) {\n        const u64 x = batch.x, y = \
+                 batch.y;\n";
+        let _ = writeln!(text, "        float* partials = ahead + {};", x_ahead + y_ahead);
+        text += "        const Hyper& hyper = *at.hyper;\n";
         let mut cycles = 0.0;
         for stage in 0..stages {
             match stage {
@@ -280,7 +252,11 @@ impl Grid<'_> {
             }
             cycles += self.write_stage(&mut text, shares, places, stage);
         }
-        text += "        meet(barrier);\n";
+        text += if is_open {
+            "        copied();\n        __syncthreads();\n"
+        } else {
+            "        copied();\n        meet(barrier);\n"
+        };
         let _ = write!(
             text,
             "    }}\n}};\nextern \"C\" __global__ void __launch_bounds__({GRID_THREADS}, {}) {name}(float* arena, Run* \
@@ -291,24 +267,46 @@ impl Grid<'_> {
         Ok((text, cycles))
     }
 
-    /// The functions that fetch rows.
+    /// Elements of the memory for the next batch's features and targets, and for partial sums.
+    fn ahead(&self) -> [usize; 3] {
+        let Gather { x, y, .. } = self.step.gather;
+        let x = if self.first.is_some() { 0 } else { aligned(x.len) };
+        [x, aligned(y.len), self.first.map_or(0, |first| first.partials())]
+    }
+
+    /// The functions that fetch rows, and those for what stays in shared memory.
     fn rows_ahead(&self) -> Result<String, String> {
         let each = self.rows_each();
         let parts = self.step.program.rows / each;
         let own = |part: usize| Op::from(self.step.gather.clone()).of_rows(&(part * each..(part + 1) * each));
-        let Some((first, next)) = self.of_parts(own, parts)? else {
+        let Some((mut rows, mut next)) = self.of_parts(own, parts)? else {
             return Err("a step without rows".into());
         };
-        let op = self.emitter(WorkSplit::Rows(next.map(Box::new))).record_text(&first);
+        let scope = "then, Solo(threadIdx.x, THREADS)); }\n    }\n";
+        let [mut begin, mut expect, mut fetch] = <[String; 3]>::default();
+        if let Some(first) = &self.first {
+            let all = self.emitter(WorkSplit::Threads { blocks: 1 }).record_text(self.step.gathers);
+            [begin, expect, fetch] = stationary::program(first, &all, self.step);
+            // The features are fetched by parts of the weight.
+            rows.inputs = 0;
+            next.iter_mut().for_each(|next| next.inputs = 0);
+        }
+        let op = self.emitter(WorkSplit::Rows(next.map(Box::new))).record_text(&rows);
         let parts = format!(
             "for (unsigned part = blockIdx.x; part < {parts}; part += BLOCKS) {{ {op} Run then = at;"
         );
-        let scope = "then, Solo(threadIdx.x, THREADS)); }\n    }\n";
+        if self.first.is_none() {
+            begin = "    static __device__ void begin(float*, float*, const Run&) {}\n    static __device__ void end(float*, \
+                     float*) {}\n".into();
+            expect = format!(
+                "    static __device__ __forceinline__ void expect(float*, const Run& at, int) {{\n        const u64 x = 0, y \
+                     = 0;\n        {parts} next_step(then, BATCH, ROWS), then.offset += part * {each}; expect_rows(op, {scope}"
+            );
+        }
         Ok(format!(
-            "    static __device__ __forceinline__ void gather(float* own, const Run& at, Batch batch) {{\n        const u64 x = \
-             batch.x, y = batch.y;\n        {parts} then.offset += part * {each}; gather_op(op, own, {scope}    static \
-             __device__ __forceinline__ void expect(const Run& at) {{\n        const u64 x = 0, y = 0;\n        {parts} \
-             next_step(then, BATCH, ROWS), then.offset += part * {each}; expect_rows(op, {scope}"
+            "{begin}    static __device__ __forceinline__ void gather(float* own, float* shared, const Run& at, Batch batch) \
+             {{\n        const u64 x = batch.x, y = batch.y;\n        {fetch} {parts} then.offset += part * {each}; \
+             gather_op(op, own, {scope}{expect}"
         ))
     }
 

@@ -10,13 +10,15 @@ mod block;
 mod grid;
 mod linear;
 mod pieces;
+mod share;
 mod spacing;
+mod stationary;
 
 use super::{
-    Access, BiasGradient, Emitter, Encoder, FLAG_CHUNK, FLAG_ORDERED, FLAG_VALIDATION, GRID_THREADS, Gather,
-    GridTiles, Instruction, Layout, Learning, Linear, Log, LogTarget, Loss, Mean, MemoryPlan, Op,
-    PARTIAL_SUMS, Precision, Program, Programs, Record, Refused, Role, Slice, Spaced, Tiles, Update,
-    WeightGradient, Window, WorkSplit, aligned, encode,
+    Access, BiasGradient, BufferId, Emitter, Encoder, FLAG_CHUNK, FLAG_ORDERED, FLAG_VALIDATION,
+    GRID_THREADS, Gather, GridTiles, Instruction, Layout, Learning, Linear, Log, LogTarget, Loss,
+    MOST_SHARED, Mean, MemoryPlan, Op, PARTIAL_SUMS, Precision, Program, Programs, Record, Refused, Role,
+    Slice, Spaced, Stationary, Tiles, Update, WeightGradient, Window, WorkSplit, aligned, encode,
 };
 
 /// The source of a kernel `void NAME(float* arena, Run* run, unsigned* barrier, float* ahead, int steps)`. A grid's
@@ -30,7 +32,7 @@ pub struct StepSource {
     pub threads: u32,
     /// Elements in a block's shared memory. One block keeps the arena there, and a second buffer for the batch.
     pub elements: usize,
-    /// Elements of the second buffer for the batch, if a grid needs one.
+    /// Elements of a grid's memory for the next batch and for partial sums.
     pub ahead: usize,
     /// Barriers of a step: over the block, or over the grid.
     pub barriers: usize,
@@ -125,6 +127,7 @@ impl StepSources {
             elements: places.elements,
             room: usize::try_from(room.shared_bytes / 4).unwrap_or(usize::MAX),
             multiprocessors: room.multiprocessors,
+            tensor_cores: room.tensor_cores,
         };
         let last = programs.train_last.as_ref();
         let full = StepSource::new("steps", &programs.train, last, &options)?;
@@ -141,6 +144,8 @@ pub struct StepRoom {
     pub shared_bytes: u64,
     /// Those that may take part in one cooperative launch; 0 if there is none.
     pub multiprocessors: u32,
+    /// Whether it multiplies in tf32.
+    pub tensor_cores: bool,
 }
 
 /// What the source depends on besides the program.
@@ -154,6 +159,7 @@ pub struct StepOptions<'a> {
     pub room: usize,
     /// See [`StepRoom`].
     pub multiprocessors: u32,
+    pub tensor_cores: bool,
 }
 
 fn why(refused: Refused) -> String {

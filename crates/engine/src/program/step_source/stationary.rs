@@ -1,0 +1,87 @@
+//! The first layer of a step over a grid, if its weight can stay in the shared memory of the blocks.
+
+use super::{
+    Access, BufferId, FLAG_VALIDATION, MOST_SHARED, Op, Slice, Stationary, Step, StepOptions,
+    pieces::Piece,
+    share::{READ_BY_ALL, Share, Spread},
+};
+
+/// The partial sums of the forward product, treated like a buffer.
+pub const PARTIAL_PRODUCTS: Slice = Slice { buffer: BufferId(usize::MAX - 2), offset: 0, len: 1 };
+
+/// How the first layer is shared, and where its weight is. It must be the only reader of the batch's features, and
+/// its weight must change where its gradient is computed.
+pub fn first_layer(
+    step: &Step<'_>,
+    pieces: &[Piece<'_>],
+    options: &StepOptions<'_>,
+    blocks: u32,
+) -> Option<Stationary> {
+    let x = step.gather.x;
+    let reads = || pieces.iter().filter(|piece| piece.access.touched().any(|slice| slice.overlaps(x)));
+    let [Piece { op: Op::Linear(linear), .. }, Piece { op: Op::WeightGradient(gradient), .. }] =
+        reads().collect::<Vec<_>>()[..]
+    else {
+        return None;
+    };
+    let touches = pieces.iter().filter(|piece| piece.access.touched().any(|s| s.overlaps(linear.weight)));
+    let learns = step.learning.is_some() || gradient.update;
+    let large = linear.inputs * linear.outputs > READ_BY_ALL;
+    let able = options.tensor_cores && options.multiprocessors >= blocks;
+    if !(able && large && learns && touches.count() == 2) {
+        return None;
+    }
+    let shape = [linear.rows, linear.inputs, linear.outputs];
+    let room = options.room.saturating_sub(MOST_SHARED as usize);
+    Stationary::best(shape, options.precision, blocks as usize, room)
+}
+
+/// The forward product of a layer; its sums by rows are a piece of their own.
+pub fn forward(first: &Stationary) -> Share {
+    let access = Access::new([], [PARTIAL_PRODUCTS]);
+    share(Stationary::forward(), access, first, first.cycles[0])
+}
+
+/// The gradient, which updates the weight.
+pub fn gradient(text: String, first: &Stationary, access: &Access) -> Share {
+    share(text, Access::new([access.reads[1]], []), first, first.cycles[2])
+}
+
+fn share(text: String, access: Access, first: &Stationary, cycles: f64) -> Share {
+    let (spread, blocks) = (Spread::All { tiles: true }, first.blocks());
+    Share { text, access, spread, blocks, elements: 0, cycles, waits: false }
+}
+
+/// What a step's program says of the layer: its type, what stays in shared memory, and how its rows are fetched. `op`: the
+/// record of the rows.
+pub fn program(first: &Stationary, op: &str, step: &Step<'_>) -> [String; 3] {
+    let [_, inputs, _] = first.shape;
+    let layers = step.program.instructions.iter().zip(step.records);
+    let mut own =
+        layers.filter(|(i, _)| matches!(&i.op, Op::Linear(linear) if linear.x.overlaps(step.gather.x)));
+    let weight = own.next().map_or(0, |(_, record)| record.at[1]);
+    let data = if step.gathers.flags & FLAG_VALIDATION != 0 { 2 } else { 0 };
+    let piece = if inputs.is_multiple_of(4) { 4 } else { 1 };
+    let held = |body: &str| {
+        format!(
+            "float* weight = own + {weight}; First::each_weight(shared, [&](int e, float* held) {{ {body} }});"
+        )
+    };
+    let number = |place: &str| format!("First::number(shared, op, then, {place});");
+    let begin = format!(
+        "    using First = {};\n    static __device__ __forceinline__ void begin(float* own, float* shared, const Run& \
+         at) {{\n        {} const u64 x = 0, y = 0; {op} Run then = at; {}\n    }}\n    static \
+         __device__ __forceinline__ void end(float* own, float* shared) {{\n        {}\n    }}\n",
+        first.name(),
+        held("*held = e >= 0 ? weight[e] : 0.0f;"),
+        number("0"),
+        held("if (e >= 0) weight[e] = *held;"),
+    );
+    let expect = format!(
+        "    static __device__ __forceinline__ void expect(float* shared, const Run& at, int place) {{\n        const u64 x = 0, y = 0; {op} \
+         Run then = at; next_step(then, BATCH, ROWS); {}\n    }}\n",
+        number("place")
+    );
+    let fetch = format!("First::fetch<{piece}>(shared, at.data[{data}], batch.place);");
+    [begin, expect, fetch]
+}

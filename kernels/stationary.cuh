@@ -1,0 +1,221 @@
+// The first layer of a compiled step over a grid whose weight never leaves the blocks' shared memory
+// (crates/engine/src/op/stationary.rs).
+//
+// The weight is cut into parts of SK inputs by SN outputs, a block each. Of the batch such a block needs its SK inputs
+// alone: they are copied to shared memory during the step before, and serve both products of the layer. The forward
+// product of a part is a partial sum for all rows, which whoever owns a row adds up after a barrier of the grid. The
+// gradient of a part is complete, and updates the weight in place.
+//
+// Both products run on the tensor cores, in tf32. For f32 an operand is the sum of two tf32 numbers, and a product
+// three of theirs: the fourth lies below f32's last bit.
+
+// C += A B, 16 x 8 by 8. With g = lane / 4 and t = lane % 4 a lane holds of A (g, t), (g + 8, t), (g, t + 4),
+// (g + 8, t + 4), of B (t, g), (t + 4, g), of C (g, 2 t), (g, 2 t + 1), (g + 8, 2 t), (g + 8, 2 t + 1).
+__device__ __forceinline__ void mma(float (&c)[4], const u32 (&a)[4], const u32 (&b)[2]) {
+#ifdef CUSIM
+    __shared__ u32 left[32][32][4], right[32][32][2];
+    unsigned warp = threadIdx.x / 32, lane = lane_of(threadIdx.x);
+    for (int i = 0; i < 4; i++) left[warp][lane][i] = a[i] & 0xffffe000u;
+    for (int i = 0; i < 2; i++) right[warp][lane][i] = b[i] & 0xffffe000u;
+    __syncwarp();
+    for (int i = 0; i < 4; i++)
+        for (int k = 0; k < 8; k++) {
+            unsigned row = lane / 4, column = lane % 4 * 2 + i % 2;
+            float x = __uint_as_float(left[warp][row * 4 + k % 4][i / 2 + k / 4 * 2]);
+            c[i] += x * __uint_as_float(right[warp][column * 4 + k % 4][k / 4]);
+        }
+    __syncwarp();
+#elif __CUDA_ARCH__ >= 800
+    asm("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+#endif
+}
+
+// A lane's part of an operand. The tensor cores ignore the last 13 bits.
+template <int COUNT, bool F32>
+struct Fragment {
+    u32 high[COUNT], low[COUNT];
+
+    __device__ __forceinline__ void set(int i, float x) {
+        u32 bits = __float_as_uint(x);
+        high[i] = F32 ? (bits + 0x1000u) & 0xffffe000u : x != x ? bits : bits + 0xfffu + (bits >> 13 & 1u);
+        low[i] = F32 ? __float_as_uint(x - __uint_as_float(high[i])) : 0;
+    }
+};
+
+template <int TM, int TN, bool F32>
+__device__ __forceinline__ void multiply(float (&sum)[TM][TN][4], const Fragment<4, F32> (&a)[TM], const Fragment<2, F32> (&b)[TN]) {
+#pragma unroll
+    for (int part = F32 ? 0 : 2; part < 3; part++)
+#pragma unroll
+        for (int n = 0; n < TN; n++)
+#pragma unroll
+            for (int m = 0; m < TM; m++) mma(sum[m][n], part == 0 ? a[m].low : a[m].high, part == 1 ? b[n].low : b[n].high);
+}
+
+// Rows of x W, [M, K] by [K, N]. `shared` begins with two buffers for the batch; the weight and the numbers of the
+// batches' rows follow.
+template <int THREADS, int M, int K, int N, int SK, int SN, bool F32>
+struct Stationary {
+    static const int DOWN = (K + SK - 1) / SK, ACROSS = (N + SN - 1) / SN, WARPS = THREADS / 32;
+    // The distances of stored rows spread a warp's loads over all banks.
+    static const int XS = SK % 16 == 8 ? SK : SK + 8, WS = SN + 4;
+    static const int TM = M > 16 * WARPS ? 2 : 1, ROWS = (M + 16 * TM - 1) / (16 * TM) * (16 * TM);
+    // Of the gradient, SPLIT warps share eight rows of the batch at a time.
+    static const int SPLIT = WARPS > 8 && SN % 32 == 0 ? 2 : 1, GROUPS = WARPS / SPLIT;
+    static const int SUMS = GROUPS * SK * SN, X = ROWS * XS > SUMS ? ROWS * XS : SUMS;
+
+    static __device__ __forceinline__ bool works() { return blockIdx.x < DOWN * ACROSS; }
+    static __device__ __forceinline__ int input() { return (int)blockIdx.x / ACROSS * SK; }
+    static __device__ __forceinline__ int output() { return (int)blockIdx.x % ACROSS * SN; }
+    static __device__ __forceinline__ float* weight(float* shared) { return shared + 2 * X; }
+    static __device__ __forceinline__ u32* rows(float* shared, int place) {
+        return (u32*)(shared + 2 * X + SK * WS) + place * M;
+    }
+
+    // Calls each(element, held) for the elements of this block's part of the weight.
+    template <class Each>
+    static __device__ __forceinline__ void each_weight(float* shared, Each each) {
+        for (int e = threadIdx.x; works() && e < SK * SN; e += THREADS) {
+            int i = input() + e / SN, j = output() + e % SN;
+            each(i < K && j < N ? i * N + j : -1, weight(shared) + e / SN * WS + e % SN);
+        }
+    }
+
+    static __device__ __forceinline__ void number(float* shared, const Op& op, const Run& run, int place) {
+        for (int i = threadIdx.x; i < M; i += THREADS) rows(shared, place)[i] = (u32)data_row(op, run, i);
+    }
+
+    // Fetches this block's inputs, PIECE at a time, of rows whose numbers are known; zeros lie beyond them.
+    template <int PIECE>
+    static __device__ __forceinline__ void fetch(float* shared, const float* from, int place) {
+        if (PIECE > 1 && (u64)from % (4 * PIECE)) return fetch<1>(shared, from, place);
+        const int PIECES = SK / PIECE;
+        const u32* numbers = rows(shared, place);
+#pragma unroll 2
+        for (int e = threadIdx.x; works() && e < ROWS * PIECES; e += THREADS) {
+            int row = e / PIECES, i = e % PIECES * PIECE;
+            float* to = shared + place * X + row * XS + i;
+            if (row < M && input() + i < K) {
+                copy_ahead<PIECE>(to, from + (u64)numbers[row] * K + input() + i);
+            } else {
+#pragma unroll
+                for (int q = 0; q < PIECE; q++) to[q] = 0.0f;
+            }
+        }
+    }
+
+    // Writes the partial sums, [DOWN, M, N]. A warp has TM x 16 rows at a time. Terms are taken in the order 0, 2, 4, 6,
+    // 1, 3, 5, 7, so that a lane's two of a row are neighbours.
+    static __device__ __forceinline__ void forward(float* shared, int place, float* partial) {
+        const float *x = shared + place * X, *w = weight(shared);
+        int lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
+        partial += (u64)(blockIdx.x / ACROSS) * M * N;
+        for (int row0 = (int)threadIdx.x / 32 * 16 * TM; works() && row0 < ROWS; row0 += WARPS * 16 * TM) {
+            float sum[TM][SN / 8][4] = {};
+#pragma unroll 1
+            for (int k = 2 * t; k < SK; k += 8) {
+                Fragment<4, F32> a[TM];
+                Fragment<2, F32> b[SN / 8];
+#pragma unroll
+                for (int m = 0; m < TM; m++)
+#pragma unroll
+                    for (int h = 0; h < 2; h++) {
+                        float2 v = *(const float2*)(x + (row0 + m * 16 + h * 8 + g) * XS + k);
+                        a[m].set(h, v.x), a[m].set(h + 2, v.y);
+                    }
+#pragma unroll
+                for (int n = 0; n < SN / 8; n++)
+#pragma unroll
+                    for (int h = 0; h < 2; h++) b[n].set(h, w[(k + h) * WS + n * 8 + g]);
+                multiply(sum, a, b);
+            }
+#pragma unroll
+            for (int m = 0; m < TM; m++)
+#pragma unroll
+                for (int n = 0; n < SN / 8; n++)
+#pragma unroll
+                    for (int h = 0; h < 2; h++) {
+                        int i = row0 + m * 16 + h * 8 + g, j = output() + n * 8 + 2 * t;
+                        float* to = partial + i * N + j;
+                        if (N % 2 == 0 && i < M && j < N) *(float2*)to = {sum[m][n][2 * h], sum[m][n][2 * h + 1]};
+                        if (N % 2 && i < M && j < N) to[0] = sum[m][n][2 * h];
+                        if (N % 2 && i < M && j + 1 < N) to[1] = sum[m][n][2 * h + 1];
+                    }
+        }
+    }
+
+    // Calls finish(i, j, w, sum) for the gradient dy^T x of each element w of the block's part. A group of warps has eight
+    // rows at a time, of all outputs and inputs; the groups' sums take the place of x.
+    template <class Finish>
+    static __device__ __forceinline__ void gradient(float* shared, int place, const float* dy, Finish finish) {
+        const int DOWN = SN / 16 / SPLIT, ACROSS = SK / 8;
+        float* x = shared + place * X;
+        int lane = threadIdx.x % 32, warp = threadIdx.x / 32, g = lane / 4, t = lane % 4;
+        int group = warp / SPLIT, down = warp % SPLIT * DOWN;
+        float sum[DOWN][ACROSS][4] = {}, next[DOWN][4];
+        auto fetch = [&](int row0) {
+#pragma unroll
+            for (int m = 0; m < DOWN; m++)
+#pragma unroll
+                for (int q = 0; q < 4; q++) {
+                    int row = row0 + t + q / 2 * 4, j = output() + (down + m) * 16 + q % 2 * 8 + g;
+                    next[m][q] = row < M && j < N ? dy[row * N + j] : 0.0f;
+                }
+        };
+        if (works()) fetch(group * 8);
+#pragma unroll 1
+        for (int row0 = group * 8; works() && row0 < M; row0 += 8 * GROUPS) {
+            Fragment<4, F32> a[DOWN];
+            Fragment<2, F32> b[ACROSS];
+#pragma unroll
+            for (int n = 0; n < ACROSS; n++)
+#pragma unroll
+                for (int h = 0; h < 2; h++) b[n].set(h, x[(row0 + t + 4 * h) * XS + n * 8 + g]);
+#pragma unroll
+            for (int m = 0; m < DOWN; m++)
+#pragma unroll
+                for (int q = 0; q < 4; q++) a[m].set(q, next[m][q]);
+            fetch(row0 + 8 * GROUPS);
+            multiply(sum, a, b);
+        }
+        __syncthreads();   // x has been read
+        if (works()) {
+#pragma unroll
+            for (int m = 0; m < DOWN; m++)
+#pragma unroll
+                for (int n = 0; n < ACROSS; n++)
+#pragma unroll
+                    for (int q = 0; q < 4; q++)
+                        x[group * (SK * SN) + (((down + m) * ACROSS + n) * 4 + q) * 32 + lane] = sum[m][n][q];
+        }
+        __syncthreads();
+#pragma unroll 2
+        for (int e = threadIdx.x; works() && e < SK * SN; e += THREADS) {
+            int q = e / 32 % 4, n = e / 128 % ACROSS, m = e / (128 * ACROSS);
+            int i = n * 8 + 2 * t + q % 2, j = m * 16 + q / 2 * 8 + g;
+            float total = 0.0f;
+#pragma unroll
+            for (int w = 0; w < GROUPS; w++) total += x[w * (SK * SN) + e];
+            if (input() + i < K && output() + j < N) finish(input() + i, output() + j, weight(shared)[i * WS + j], total);
+        }
+    }
+};
+
+// Adds up COUNT partial sums of ROWS x N, which lie APART from each other.
+template <int COUNT, int ROWS, int N, int APART>
+__device__ __forceinline__ void add_partials(const float* partial, const Product& c, Solo s) {
+    const int EACH = N % 2 == 0 ? 2 : 1;
+    for (int e = s.thread * EACH; e < ROWS * N; e += s.threads * EACH) {
+        float sum[EACH] = {}, of[COUNT][EACH];
+#pragma unroll
+        for (int p = 0; p < COUNT; p++) load<EACH, true>(of[p], partial + p * APART + e);
+#pragma unroll
+        for (int p = 0; p < COUNT; p++)
+#pragma unroll
+            for (int q = 0; q < EACH; q++) sum[q] += of[p][q];
+#pragma unroll
+        for (int q = 0; q < EACH; q++) c.finish(e / N, e % N + q, sum[q]);
+    }
+}
