@@ -56,6 +56,7 @@ enum Flag {
     FLAG_NESTEROV = 1 << 7,  // Nesterov's form of it.
     FLAG_DECOUPLED = 1 << 8,  // Weight decay shrinks the weights themselves.
     FLAG_SQUARED = 1 << 9,  // A norm without its root: the sum of squares.
+    FLAG_COPY_ONLY = 1 << 10,  // Of a result only its bfloat16 copy is stored.
 };
 
 const u64 NONE = ~0ull;

@@ -8,6 +8,7 @@ pub const SOURCES: &[(&str, &str)] = &[
     ("activation.cu", include_str!("activation.cu")),
     ("dropout.cu", include_str!("dropout.cu")),
     ("product.cu", include_str!("product.cu")),
+    ("input_gradient.cu", include_str!("input_gradient.cu")),
     ("bias_gradient.cu", include_str!("bias_gradient.cu")),
     ("layer_norm.cu", include_str!("layer_norm.cu")),
     ("loss.cu", include_str!("loss.cu")),

@@ -141,14 +141,25 @@ pub(super) fn size(r: &Record, [m, k, n]: [i32; 3], multiprocessors: u32) -> Siz
     }
 }
 
-/// The launch of a kernel that sums columns over many rows (`Strips` of kernels/common.cuh): blocks share the
-/// rows of 32 columns if there are blocks to spare, and each has at least 16 rows.
-pub(super) fn size_of_strips(columns: i32, rows: i32, multiprocessors: u32) -> Size {
-    let most = multiprocessors.saturating_mul(4).min(PARTIALS as u32);
-    let [columns, rows] = [columns, rows].map(|n| u64::try_from(n).unwrap_or(0));
-    let strips = columns.div_ceil(32).max(1);
-    let parts = (u64::from(most) / strips).min(rows / 16).max(1);
-    Size::new(strips * parts, most)
+/// The launch of a kernel that sums columns over many rows (`Strips` of kernels/common.cuh).
+pub(super) struct Strips {
+    pub columns: i32,
+    /// Columns that a block sums at a time.
+    pub width: u64,
+    /// Fewer rows are not worth a block of their own.
+    pub least_rows: u64,
+    pub blocks_per_multiprocessor: u32,
+}
+
+impl Strips {
+    /// Blocks share the rows of a strip if there are blocks to spare.
+    pub(super) fn size(self, rows: i32, multiprocessors: u32) -> Size {
+        let most = multiprocessors.saturating_mul(self.blocks_per_multiprocessor).min(PARTIALS as u32);
+        let [columns, rows] = [self.columns, rows].map(|n| u64::try_from(n).unwrap_or(0));
+        let strips = columns.div_ceil(self.width).max(1);
+        let parts = (u64::from(most) / strips).min(rows / self.least_rows).max(1);
+        Size::new(strips * parts, most)
+    }
 }
 
 /// Which operand is packed, and how it is stored.

@@ -48,6 +48,7 @@ flags! {
     FLAG_NESTEROV = 7, "Nesterov's form of it.";
     FLAG_DECOUPLED = 8, "Weight decay shrinks the weights themselves.";
     FLAG_SQUARED = 9, "A norm without its root: the sum of squares.";
+    FLAG_COPY_ONLY = 10, "Of a result only its bfloat16 copy is stored.";
 }
 
 macro_rules! shared {
@@ -325,9 +326,13 @@ mod tests {
         assert_eq!(blocks(Kind::WeightGradient, 256, 256, 10), 8 * 16);
         assert_eq!(blocks(Kind::WeightGradient, 15, 784, 10), 25);
         assert_eq!(blocks(Kind::BiasGradient, 8192, 0, 2048), 64 * 8);
-        assert_eq!(blocks(Kind::BiasGradient, 256, 0, 10), 16);
+        assert_eq!(blocks(Kind::BiasGradient, 256, 0, 10), 4);
         assert_eq!(blocks(Kind::BiasGradient, 8, 0, 100_000), 528);
+        assert_eq!(blocks(Kind::BiasGradient, 8192, 0, 10), 128);
+        assert_eq!(blocks(Kind::InputGradient, 8192, 2048, 10), 32 * 8);
+        assert_eq!(blocks(Kind::InputGradient, 256, 256, 10), 4 * 8);
         assert_eq!(blocks(Kind::Mean, 256, 1, 1), 1);
+        assert_eq!(blocks(Kind::Mean, 8192, 1, 1), 8);
         assert_eq!(blocks(Kind::Norm, 1000, 1000, 1), 132);
         assert_eq!(blocks(Kind::Activate, 1 << 14, 1 << 10, 1), 528);
         assert_eq!(blocks(Kind::Zero, 0, 0, 0), 1);

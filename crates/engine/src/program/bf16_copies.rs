@@ -5,7 +5,7 @@
 //! reads it; all products of the step use it. So no copy outlives a step, and the copies of all programs lie in
 //! the same memory.
 
-use super::{Op, Program, Programs, Slice, aligned, is_large};
+use super::{Op, Program, Programs, SLIM, Slice, aligned, is_large};
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Bf16Copies {
@@ -38,9 +38,13 @@ impl Bf16Copies {
     }
 }
 
-/// The two operands of a large product: the first of what it reads.
+/// The two operands of a product of the library: the first of what it reads.
 pub fn library_operands(op: &Op) -> Option<[Slice; 2]> {
     op.product().filter(|shape| is_large(*shape))?;
+    // See `is_large_product` of device/cuda/launch/kernel.rs.
+    if matches!(op, Op::InputGradient(op) if op.outputs <= SLIM as usize) {
+        return None;
+    }
     let [left, right, ..] = op.access().reads;
     Some([left, right])
 }
