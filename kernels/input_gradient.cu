@@ -2,19 +2,19 @@
 // the input that computes all gradients which need it.
 
 // The rows of dy that each warp has fetched.
-const int SLIM_ROWS = 8;
-__device__ __forceinline__ float (&slim_rows_of_dy())[SLIM_ROWS][SLIM] {
-    alignas(16) __shared__ float staged[8][SLIM_ROWS][SLIM];
+const int STAGED_ROWS = 8;
+__device__ __forceinline__ float (&slim_rows_of_dy())[STAGED_ROWS][SLIM] {
+    alignas(16) __shared__ float staged[8][STAGED_ROWS][SLIM];
     return staged[threadIdx.x / 32];
 }
 
 // dx = (dy W^T) f'(x) of a layer with at most K outputs, and sums over all rows: dW = x^T dy and the column
 // sums of dx, which are the gradient of the preceding layer's bias. One read of x and one write of dx take almost all
 // of the time. A lane owns WIDE columns and holds their weights; the rows of dy go through shared memory.
-// F: the activation, or ANY. ROUNDS: whether x must be rounded.
-template <int K, int WIDE_, int F, bool ROUNDS>
+// F: the activation, or ANY.
+template <int K, int WIDE_, int F>
 struct SlimGradient {
-    static const int WIDE = WIDE_, MOST = K + 1, BATCH = SLIM_ROWS;
+    static const int WIDE = WIDE_, MOST = K + 1, BATCH = STAGED_ROWS;
     const Op& op;
     float* arena;
     float w[K][WIDE];
@@ -31,12 +31,23 @@ struct SlimGradient {
     }
 
     __device__ __forceinline__ void add(int column, int row, int n, float (&own)[MOST][WIDE]) {
-        float(&d)[SLIM_ROWS][SLIM] = slim_rows_of_dy();
+        float(&d)[STAGED_ROWS][SLIM] = slim_rows_of_dy();
         int lane = threadIdx.x % 32;
         bool inside = column < op.inputs;
         u64 first = (u64)row * op.inputs + column, step = 8 * (u64)op.inputs;
         Lanes<WIDE> x[BATCH] = {};
         if (inside && op.at[3] != NONE) load_rows(arena, op.at[3], op.at[7], first, step, n, x);
+        // With RELU, x may be what RELU is applied to: it has the same positive values.
+#pragma unroll
+        for (int b = 0; b < BATCH && F == RELU; b++)
+#pragma unroll
+            for (int q = 0; q < WIDE; q++) x[b].v[q] = activated(RELU, x[b].v[q]);
+        if (F == RELU && op.at[7] == NONE && (op.flags & (FLAG_TF32 | FLAG_BF16))) {
+#pragma unroll
+            for (int b = 0; b < BATCH; b++)
+#pragma unroll
+                for (int q = 0; q < WIDE; q++) x[b].v[q] = operand(x[b].v[q], op.flags);
+        }
         // Rows and lanes beyond the end have zeros, so that only the stores depend on where the end is.
         float fetched[BATCH / 2];
 #pragma unroll
@@ -61,7 +72,7 @@ struct SlimGradient {
         Lanes<WIDE> dx;
 #pragma unroll
         for (int q = 0; q < WIDE; q++) {
-            float z = 0.0f, rounded = ROUNDS ? operand(x.v[q], op.flags) : x.v[q];
+            float z = 0.0f, rounded = F == ANY ? operand(x.v[q], op.flags) : x.v[q];
 #pragma unroll
             for (int c = 0; c < K; c++) {
                 z = fmaf(d[c], w[c][q], z);
@@ -79,9 +90,9 @@ struct SlimGradient {
     }
 };
 
-template <int K, int WIDE, int F, bool ROUNDS>
+template <int K, int WIDE, int F>
 __device__ __forceinline__ void slim_gradient(const Op& op, float* arena, const Run& run) {
-    SlimGradient<K, WIDE, F, ROUNDS> task{op, arena, {}};
+    SlimGradient<K, WIDE, F> task{op, arena, {}};
     Strips::sum(run, op.inputs, op.rows, K + 1, task);
 }
 
@@ -89,8 +100,6 @@ __device__ __forceinline__ void slim_gradient(const Op& op, float* arena, const 
 // dx, the copy of x: for RELU that has the same sign.
 extern "C" __global__ void __launch_bounds__(256, 2) op_input_gradient(Op op, float* arena, Run* run) {
     if (op.outputs > SLIM) return tiled<false, true>(input_gradient_product(op, arena));
-    if (op.outputs > 10 || op.inputs % 2 != 0 || op.activation != RELU)
-        return slim_gradient<SLIM, 1, ANY, true>(op, arena, *run);
-    if ((op.flags & (FLAG_TF32 | FLAG_BF16)) && op.at[7] == NONE) slim_gradient<10, 2, RELU, true>(op, arena, *run);
-    else slim_gradient<10, 2, RELU, false>(op, arena, *run);
+    if (op.outputs <= 10 && op.inputs % 2 == 0 && op.activation == RELU) slim_gradient<10, 2, RELU>(op, arena, *run);
+    else slim_gradient<SLIM, 1, ANY>(op, arena, *run);
 }

@@ -283,13 +283,6 @@ __device__ void product_op(const Op& op, float* arena, const Run& run, S s) {
 
 // ---------------------------------------------------------------------------------------------------------- kernels
 
-extern "C" __global__ void __launch_bounds__(256, 2) op_linear(Op op, float* arena, Run*) {
-    Product c = linear_product(op, arena);
-    if (c.n > SLIM) tiled<false, false>(c);
-    else if (c.k >= 64) slim_rows(c);
-    else direct_shared(c, Launch());
-}
-
 extern "C" __global__ void __launch_bounds__(256, 2) op_weight_gradient(Op op, float* arena, Run* run) {
     Product c = weight_gradient_product(op, arena, *run);
     if (c.n > SLIM && c.m > SLIM) tiled<true, false>(c);

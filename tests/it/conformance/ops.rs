@@ -91,7 +91,12 @@ impl Suite {
     /// of which two are left, and for a derivative that needs the activation's input in three of which two are left.
     pub fn merged_gradients(&mut self, rows: usize, inputs: usize, outputs: usize) {
         for activation in [None].into_iter().chain(ACTIVATIONS.map(Some)) {
-            let (x, dy) = (self.random(rows * inputs), self.random(rows * outputs));
+            let mut x = self.numbers.take(rows * inputs);
+            // What RELU has made is not negative.
+            if activation == Some(Activation::Relu) {
+                x.iter_mut().for_each(|x| *x = x.max(0.0));
+            }
+            let (x, dy) = (self.bench.holding(x), self.random(rows * outputs));
             let weight = self.random(inputs * outputs);
             let needs_input = activation.is_some_and(Activation::derivative_needs_input);
             let saved = if needs_input { self.random(rows * inputs) } else { x };

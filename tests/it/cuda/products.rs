@@ -164,6 +164,26 @@ fn a_step_copies_each_operand_once() {
     assert_eq!(conversions, 3, "{calls:?}");
 }
 
+/// A layer that ends with RELU leaves it to the layer with few outputs and to its gradient, which read all rows anyway.
+#[test]
+fn the_last_activation_is_applied_as_it_is_read() {
+    let Some(sim) = Sim::get() else { return };
+    let place = classes();
+    let layers = r#"model.layers=[{ linear = { out_features = 520 } }, "relu", { linear = { out_features = 140 } }, "relu", { linear = { out_features = 3 } }]"#;
+    let arguments = [layers, "data.batch_size=280", "trainer.max_epochs=3"];
+    let cpu = place.run(&plus(&arguments, "devices.num_gpus=0")).ended_by(0);
+    let gpu = sim.run(&place, &plus(&arguments, "devices.engine=launch"), &[]).ended_by(0);
+    same(&cpu, &gpu, 2e-6, "f32");
+    let launches = |of: &str| sim.calls().iter().filter(|call| call.starts_with(of)).count();
+    assert_eq!(launches("launch op_activate "), 0, "{:?}", sim.calls());
+    let half = plus(&arguments, "devices.precision=bf16");
+    let copied = sim.run(&place, &half, &[]).ended_by(0);
+    let rounded = sim.run(&place, &half, &[("RUNNER_SIM_BF16", "0")]).ended_by(0);
+    assert_eq!(copied.numbers(), rounded.numbers());
+    assert!(copied.model() == rounded.model());
+    same(&cpu, &copied, 0.02, "bf16");
+}
+
 #[test]
 fn what_is_no_number_stays_so_in_bf16() {
     let Some(sim) = Sim::get() else { return };

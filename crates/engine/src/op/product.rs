@@ -4,7 +4,7 @@
 use std::ops::Range;
 
 use super::{
-    Access, Activation, PARTIALS, Record, SLIM, Size, Slice,
+    Access, Activation, Kind, PARTIALS, Record, SLIM, SLIM_ROWS, Size, Slice,
     activation::{activate, activate_backward, activate_in_place},
     run::{Context, NextRows, RowFetch, Slices},
     split::{Draft, Shared, Split, Step},
@@ -141,7 +141,20 @@ pub(super) fn size(r: &Record, [m, k, n]: [i32; 3], multiprocessors: u32) -> Siz
     }
 }
 
-/// The launch of a kernel that sums columns over many rows (`Strips` of kernels/common.cuh).
+/// Whether a product of this kind and of [rows, inputs, outputs] is one pass over its wide matrix, which this project's
+/// kernel reads faster than the library (kernels/linear.cu, kernels/input_gradient.cu).
+pub fn is_slim(kind: Kind, [rows, inputs, outputs]: [i32; 3]) -> bool {
+    match kind {
+        Kind::InputGradient => outputs <= SLIM,
+        // Few rows make too few blocks to read long ones.
+        Kind::Linear => {
+            outputs <= 12 && rows >= SLIM_ROWS && rows / 2 >= inputs && inputs >= 64 && inputs % 4 == 0
+        }
+        _ => false,
+    }
+}
+
+/// The launch of a kernel that sums columns over many rows (`Strips` of kernels/lanes.cuh).
 pub(super) struct Strips {
     pub columns: i32,
     /// Columns that a block sums at a time.

@@ -1,7 +1,10 @@
 //! Gradients of parameters that a GPU's launch computes beside its own result, since it has their operands in registers:
 //! the gradient of a layer's input is also what the bias of the preceding layer sums.
 
-use super::{BiasGradient, InputGradient, Kind, NONE, Op, Program, Record, SLIM, Slice, WeightGradient};
+use super::{
+    ActivateBackward, Activation, BiasGradient, FLAG_RELU_INPUT, InputGradient, Kind, Linear, NONE, Op,
+    Program, Record, Slice, WeightGradient, bf16_copies::is_slim_op,
+};
 
 impl Program {
     /// Lets `record`, the last launch of instruction `at`, compute what later instructions would; returns these, which are
@@ -13,7 +16,16 @@ impl Program {
         place: &dyn Fn(Slice) -> Option<u64>,
     ) -> [Option<usize>; 2] {
         match (&self.instructions[at].op, record.kind()) {
-            (Op::InputGradient(op), Kind::InputGradient) if record.outputs <= SLIM => {
+            (Op::Linear(op), Kind::Linear) => {
+                let makes_x =
+                    |(_, i): &(usize, &super::Instruction)| matches!(&i.op, Op::Linear(l) if l.y == op.x);
+                let before = self.instructions[..at].iter().enumerate().rfind(makes_x);
+                if before.is_some_and(|(of, _)| self.leaves_activation(of)) {
+                    record.flags |= FLAG_RELU_INPUT;
+                }
+                [None; 2]
+            }
+            (own @ Op::InputGradient(op), Kind::InputGradient) if is_slim_op(own) => {
                 let bias = self.bias_gradient(at, op.dx).and_then(|(of, to)| Some((of, place(to)?)));
                 record.at[5] = bias.map_or(NONE, |(_, to)| to);
                 let weight = self.weight_gradient(at, op).and_then(|(of, [x, to])| {
@@ -26,7 +38,7 @@ impl Program {
                 Op::InputGradient(InputGradient { dx: of, rows, inputs: width, .. }),
                 Kind::ActivateBackward,
             )
-            | (Op::ActivateBackward(super::ActivateBackward { dy: of, rows, width, .. }), _) => {
+            | (Op::ActivateBackward(ActivateBackward { dy: of, rows, width, .. }), _) => {
                 let Some((bias, to)) = self.bias_gradient(at, *of) else { return [None; 2] };
                 let (Some(to), Ok(rows), Ok(width)) =
                     (place(to), i32::try_from(*rows), i32::try_from(*width))
@@ -38,6 +50,35 @@ impl Program {
             }
             _ => [None; 2],
         }
+    }
+
+    /// Whether instruction `at`, a layer that ends with RELU, may leave that to all that read its result: launches that
+    /// read all of it once, from memory.
+    pub fn leaves_activation(&self, at: usize) -> bool {
+        let Op::Linear(Linear { activation: Some(Activation::Relu), y, .. }) = &self.instructions[at].op
+        else {
+            return false;
+        };
+        let mut merged = None;
+        let mut readers = 0;
+        for (n, instruction) in self.instructions.iter().enumerate().skip(at + 1) {
+            if !instruction.op.access().touched().any(|slice| slice.overlaps(*y)) {
+                continue;
+            }
+            readers += 1;
+            let applies_it = match &instruction.op {
+                own @ Op::Linear(op) => is_slim_op(own) && op.x == *y,
+                own @ Op::InputGradient(op) => {
+                    merged = self.weight_gradient(n, op).map(|(of, _)| of);
+                    is_slim_op(own) && op.derivative == Some((Activation::Relu, *y))
+                }
+                _ => merged == Some(n),
+            };
+            if !applies_it {
+                return false;
+            }
+        }
+        readers > 0
     }
 
     /// The instruction that sums the columns of `of`, and where to.

@@ -1,7 +1,7 @@
 //! Which bfloat16 copies of operands are up to date while a step's launches are planned, in their order.
 
 use crate::{
-    op::{Activation, Kind, NONE, Op, Record, SLIM, Slice},
+    op::{Activation, FLAG_RELU_INPUT, Kind, NONE, Op, Record, Slice, product},
     program::{Bf16Copies, Offsets, Program, library_operands},
 };
 
@@ -66,13 +66,25 @@ impl<'a> Copies<'a> {
         let operands = library_operands(op).filter(|_| by_copies).unwrap_or_default();
         let mut in_f32: Vec<Slice> = op.access().reads.to_vec();
         in_f32.retain(|read| read.len > 0 && !operands.contains(read));
+        let mut last = last;
+        // What leaves RELU to it has no copy yet; it writes that of what it has applied RELU to.
+        if let (Op::Linear(op), Some(last)) =
+            (op, last.as_deref_mut().filter(|last| last.flags & FLAG_RELU_INPUT != 0))
+            && !self.current.contains(&op.x)
+            && let Some(copy) = self.place(op.x)
+        {
+            last.at[6] = copy;
+            self.current.push(op.x);
+            self.needed.extend(in_f32);
+            return;
+        }
         let slot = last.and_then(|last| match last.kind() {
-            Kind::InputGradient if last.outputs <= SLIM => Some((last.at[3], last, 7)),
-            Kind::ActivateBackward if last.at[3] != NONE => Some((last.at[0], last, 4)),
+            Kind::Linear if is_slim(last) => Some((last.at[0], last, 5)),
+            Kind::InputGradient if is_slim(last) && keeps_sign(last) => Some((last.at[3], last, 7)),
+            Kind::ActivateBackward if last.at[3] != NONE && keeps_sign(last) => Some((last.at[0], last, 4)),
             _ => None,
         });
         if let Some((from, last, to)) = slot
-            && last.activation <= Activation::number(Some(Activation::Relu))
             && let Some(saved) = self.current.iter().find(|copied| self.places.offset(**copied) == Some(from))
             && let Some(copy) = self.place(*saved)
         {
@@ -105,12 +117,21 @@ impl<'a> Copies<'a> {
     }
 }
 
+fn is_slim(record: &Record) -> bool {
+    product::is_slim(record.kind(), [record.rows, record.inputs, record.outputs])
+}
+
+/// Whether the activation's derivative is the same for a copy of what it is computed from.
+fn keeps_sign(record: &Record) -> bool {
+    record.activation <= Activation::number(Some(Activation::Relu))
+}
+
 /// Which of a record's places are those of its result and of the result's copy.
 fn copy_slots(record: &Record) -> Option<(usize, usize)> {
     match record.kind() {
         Kind::Gather => Some((0, 2)),
         Kind::Activate | Kind::ActivateBackward => Some((1, 2)),
-        Kind::InputGradient if record.outputs <= SLIM => Some((2, 6)),
+        Kind::InputGradient if is_slim(record) => Some((2, 6)),
         _ => None,
     }
 }

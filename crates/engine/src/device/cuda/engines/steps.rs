@@ -140,6 +140,11 @@ impl Steps {
                     }
                     let halves = copies.as_ref().and_then(|copies| copies.operands(op));
                     let mut work = LaunchKind::new(record, gpu, products.as_deref_mut(), halves)?;
+                    if let LaunchKind::Product(product) = &mut work
+                        && program.leaves_activation(at)
+                    {
+                        product.follow = None;
+                    }
                     if let Some((record, of)) = work.last() {
                         merged.extend(program.merge(at, record, &place));
                         *of = shape(record, gpu.context.gpu.multiprocessors);
