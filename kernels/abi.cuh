@@ -56,12 +56,15 @@ enum Flag {
     FLAG_NESTEROV = 1 << 7,  // Nesterov's form of it.
     FLAG_DECOUPLED = 1 << 8,  // Weight decay shrinks the weights themselves.
     FLAG_SQUARED = 1 << 9,  // A norm without its root: the sum of squares.
+    FLAG_COPY_ONLY = 1 << 10,  // Of a result only its bfloat16 copy is stored.
+    FLAG_RELU_INPUT = 1 << 11,  // RELU is applied to the input as it is read.
 };
 
 const u64 NONE = ~0ull;
 const int SUMS = 16;
 const unsigned PARTIALS = 1024;
 const int SLIM = 16;
+const int SLIM_ROWS = 256;
 const int SCRATCH = 1040;
 const unsigned BLOCK_THREADS = 256;
 

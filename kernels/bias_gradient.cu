@@ -41,8 +41,8 @@ extern "C" __global__ void __launch_bounds__(256) op_bias_gradient(Op op, float*
     const float* dy = arena + op.at[0];
     Learn out = bias_gradient_out(op, arena, *run);
     int columns = op.outputs;
-    Strips(columns).sum<1>(
+    Strips::sum<1>(
         *run, columns, op.rows, 1,
-        [=](int j, int i, float (&sum)[1]) { sum[0] += dy[(u64)i * columns + j]; },
+        [=](int j, int i, float (&sum)[1][1]) { sum[0][0] += dy[(u64)i * columns + j]; },
         [=](int j, int, float total) { out(j, total); });
 }

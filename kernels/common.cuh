@@ -109,59 +109,6 @@ struct Launch {
     }
 };
 
-// How a stand-alone launch of blocks of 256 threads sums columns over many rows: a block owns strips of 32
-// columns; lane = column, warp w of 8 owns every eighth row. If there are blocks to spare, `parts` blocks share
-// the rows of a strip: each writes its sums to the run's scratch memory, and the last to arrive adds them in
-// the order of the parts. So sums depend only on the launch.
-struct Strips {
-    static const int TILE = SLIM * 32;   // of scratch memory per block
-    static_assert(BLOCK_THREADS == 8 * 32, "eight warps share the rows of a strip");
-    int strips, parts;
-
-    __device__ Strips(int columns) : strips((columns + 31) / 32), parts(1) {
-        int blocks = gridDim.x < PARTIALS ? gridDim.x : PARTIALS;
-        if (blocks >= 2 * strips && strips > 0) parts = blocks / strips;
-    }
-
-    // For all strips of this block: add(column, row, sums) for each of its rows, where `sums` are the thread's
-    // own, one for each of `width` <= MOST <= SLIM items; then finish(column, item, total), once for each of both.
-    template <int MOST, class Add, class Finish>
-    __device__ __forceinline__ void sum(const Run& run, int columns, int rows, int width, Add add, Finish finish) const {
-        __shared__ float sums[8][MOST][32];
-        volatile float* scratch = (float*)(run.partial + SCRATCH);
-        unsigned* counters = (unsigned*)(scratch + PARTIALS * TILE);
-        int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-        for (int group = blockIdx.x; group < strips * parts; group += gridDim.x) {
-            int strip = group % strips, part = group / strips, column = strip * 32 + lane;
-            int begin = (int)((u64)rows * part / parts), end = (int)((u64)rows * (part + 1) / parts);
-            float own[MOST] = {};
-            if (column < columns) {
-#pragma unroll 4
-                for (int row = begin + warp; row < end; row += 8) add(column, row, own);
-            }
-            __syncthreads();   // the previous strip has been read
-#pragma unroll
-            for (int y = 0; y < MOST; y++)
-                if (y < width) sums[warp][y][lane] = own[y];
-            __syncthreads();
-            for (int y = warp; y < width; y += 8) {
-                float total = 0.0f;
-                for (int w = 0; w < 8; w++) total += sums[w][y][lane];
-                if (parts > 1) scratch[(u64)group * TILE + y * 32 + lane] = total;
-                else if (column < columns) finish(column, y, total);
-            }
-            if (parts == 1) continue;
-            if (!arrives_last(counters + strip, parts)) return;
-            for (int y = warp; y < width; y += 8) {
-                float total = 0.0f;
-#pragma unroll 4
-                for (int p = 0; p < parts; p++) total += scratch[((u64)p * strips + strip) * TILE + y * 32 + lane];
-                if (column < columns) finish(column, y, total);
-            }
-        }
-    }
-};
-
 // The threads of one block. `turn` rotates the first thread by whole warps, so that small independent ops are
 // given to different warps and run at the same time.
 struct Solo {
@@ -305,10 +252,7 @@ __device__ __forceinline__ u32 bf16_bits(float x) {
     return (bits + 0x7fffu + (bits >> 16 & 1u)) >> 16;
 }
 
-// Four of them.
-__device__ __forceinline__ uint2 bf16_quad(float4 x) {
-    return make_uint2(bf16_bits(x.x) | bf16_bits(x.y) << 16, bf16_bits(x.z) | bf16_bits(x.w) << 16);
-}
+__device__ __forceinline__ float from_bf16(unsigned short bits) { return __uint_as_float((u32)bits << 16); }
 
 // Rounds to tf32 (10 bits of mantissa) in the same way.
 __device__ __forceinline__ float to_tf32(float x) {

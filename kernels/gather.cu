@@ -10,27 +10,28 @@ __device__ __forceinline__ u64 data_row(const Op& op, const Run& run, unsigned i
     return op.flags & FLAG_ORDERED ? run.order[position] : position;
 }
 
-// Reads rows, inputs (width of x), outputs (width of y), first, flags. Places: x, y.
+// Reads rows, inputs (width of x), outputs (width of y), first, flags. Places: x, y, a copy of x.
 // A thread owns every threads-th element (or quad, if rows are whole quads) of x, then of y.
 template <class S>
 __device__ __forceinline__ void gather_op(const Op& op, float* arena, const Run& run, S s) {
     bool validation = op.flags & FLAG_VALIDATION;
     const float* features = validation ? run.data[2] : run.data[0];
     const float* targets = validation ? run.data[3] : run.data[1];
-    float *x = arena + op.at[0], *y = arena + op.at[1];
+    float* y = arena + op.at[1];
     unsigned width = op.inputs, target_width = op.outputs;
-    u64 wide = (u64)op.rows * width, narrow = (u64)op.rows * target_width;
+    unsigned wide = op.rows * width, narrow = op.rows * target_width;
     if (quads(op.at[0], width, (u64)features >> 2)) {
         unsigned per_row = width / 4;
-        for (u64 i = s.thread; i < wide / 4; i += s.threads) {
+        for (unsigned i = s.thread; i < wide / 4; i += s.threads) {
             u64 row = data_row(op, run, i / per_row);
-            ((float4*)x)[i] = ((const float4*)(features + row * width))[i % per_row];
+            store(arena, op.at[0], op.at[2], op.flags, 4 * (u64)i, ((const Lanes<4>*)(features + row * width))[i % per_row]);
         }
     } else {
-        for (u64 i = s.thread; i < wide; i += s.threads)
-            x[i] = features[data_row(op, run, i / width) * width + i % width];
+        for (unsigned i = s.thread; i < wide; i += s.threads)
+            store(arena, op.at[0], op.at[2], op.flags, i,
+                  Lanes<1>{features[data_row(op, run, i / width) * width + i % width]});
     }
-    for (u64 i = s.thread; i < narrow; i += s.threads)
+    for (unsigned i = s.thread; i < narrow; i += s.threads)
         y[i] = targets[data_row(op, run, i / target_width) * target_width + i % target_width];
 }
 

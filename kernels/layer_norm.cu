@@ -95,12 +95,12 @@ extern "C" __global__ void __launch_bounds__(256) op_layer_norm_gradient(Op op, 
     Learn weight{arena + op.at[3], (op.flags & FLAG_UPDATE) != 0, rate_of(op, *run)}, bias = weight;
     bias.to = arena + op.at[4];
     int width = op.inputs;
-    Strips(width).sum<2>(
+    Strips::sum<2>(
         *run, width, op.rows, 2,
-        [=](int j, int i, float (&sum)[2]) {
+        [=](int j, int i, float (&sum)[2][1]) {
             u64 at = (u64)i * width + j;
-            sum[0] += dy[at] * ((x[at] - stats[2 * i]) * stats[2 * i + 1]);
-            sum[1] += dy[at];
+            sum[0][0] += dy[at] * ((x[at] - stats[2 * i]) * stats[2 * i + 1]);
+            sum[1][0] += dy[at];
         },
         [=](int j, int item, float total) { item == 0 ? weight(j, total) : bias(j, total); });
 }

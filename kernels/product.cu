@@ -205,13 +205,13 @@ __device__ __forceinline__ void slim_columns(const Product& c, const Run& run) {
     bool upright = c.n <= SLIM;   // the wide side is m
     const float *wide = upright ? c.a : c.b, *slim = upright ? c.b : c.a;
     int width = upright ? c.m : c.n, slim_width = upright ? c.n : c.m;
-    Strips(width).sum<SLIM>(
+    Strips::sum<SLIM>(
         run, width, c.k, slim_width,
-        [&](int x, int p, float (&sum)[SLIM]) {
+        [&](int x, int p, float (&sum)[SLIM][1]) {
             float w = operand(wide[(u64)p * width + x], c.flags);
 #pragma unroll
             for (int y = 0; y < SLIM; y++)
-                if (y < slim_width) sum[y] = fmaf(w, operand(slim[(u64)p * slim_width + y], c.flags), sum[y]);
+                if (y < slim_width) sum[y][0] = fmaf(w, operand(slim[(u64)p * slim_width + y], c.flags), sum[y][0]);
         },
         [&](int x, int y, float total) { c.finish(upright ? x : y, upright ? y : x, total); });
 }
@@ -283,19 +283,6 @@ __device__ void product_op(const Op& op, float* arena, const Run& run, S s) {
 }
 
 // ---------------------------------------------------------------------------------------------------------- kernels
-
-extern "C" __global__ void __launch_bounds__(256, 2) op_linear(Op op, float* arena, Run*) {
-    Product c = linear_product(op, arena);
-    if (c.n > SLIM) tiled<false, false>(c);
-    else if (c.k >= 64) slim_rows(c);
-    else direct_shared(c, Launch());
-}
-
-extern "C" __global__ void __launch_bounds__(256, 2) op_input_gradient(Op op, float* arena, Run*) {
-    Product c = input_gradient_product(op, arena);
-    if (c.n > SLIM) tiled<false, true>(c);
-    else direct_shared(c, Launch());
-}
 
 extern "C" __global__ void __launch_bounds__(256, 2) op_weight_gradient(Op op, float* arena, Run* run) {
     Product c = weight_gradient_product(op, arena, *run);

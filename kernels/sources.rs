@@ -4,10 +4,13 @@
 pub const SOURCES: &[(&str, &str)] = &[
     ("abi.cuh", include_str!("abi.cuh")),
     ("common.cuh", include_str!("common.cuh")),
+    ("lanes.cuh", include_str!("lanes.cuh")),
     ("gather.cu", include_str!("gather.cu")),
     ("activation.cu", include_str!("activation.cu")),
     ("dropout.cu", include_str!("dropout.cu")),
     ("product.cu", include_str!("product.cu")),
+    ("linear.cu", include_str!("linear.cu")),
+    ("input_gradient.cu", include_str!("input_gradient.cu")),
     ("bias_gradient.cu", include_str!("bias_gradient.cu")),
     ("layer_norm.cu", include_str!("layer_norm.cu")),
     ("loss.cu", include_str!("loss.cu")),

@@ -18,7 +18,7 @@ extern "C" __global__ void tensor_copy(const float* x, float* y, u64 n) {
 extern "C" __global__ void copy_bf16(const float* x, unsigned short* y, u64 n) {
     Launch s;
     u64 done = quads((u64)x >> 2, (u64)y >> 1, 0) ? n / 4 * 4 : 0;
-    for (u64 i = s.thread; i < done / 4; i += s.threads) ((uint2*)y)[i] = bf16_quad(((const float4*)x)[i]);
+    for (u64 i = s.thread; i < done / 4; i += s.threads) ((Halves<4>*)y)[i] = to_halves(((const Lanes<4>*)x)[i]);
     for (u64 i = done + s.thread; i < n; i += s.threads) y[i] = (unsigned short)bf16_bits(x[i]);
 }
 

@@ -87,6 +87,36 @@ impl Suite {
         }
     }
 
+    /// Gradients that a GPU computes in one launch: of each layer with another activation before it, in four launches
+    /// of which two are left, and for a derivative that needs the activation's input in three of which two are left.
+    pub fn merged_gradients(&mut self, rows: usize, inputs: usize, outputs: usize) {
+        for activation in [None].into_iter().chain(ACTIVATIONS.map(Some)) {
+            let mut x = self.numbers.take(rows * inputs);
+            // What RELU has made is not negative.
+            if activation == Some(Activation::Relu) {
+                x.iter_mut().for_each(|x| *x = x.max(0.0));
+            }
+            let (x, dy) = (self.bench.holding(x), self.random(rows * outputs));
+            let weight = self.random(inputs * outputs);
+            let needs_input = activation.is_some_and(Activation::derivative_needs_input);
+            let saved = if needs_input { self.random(rows * inputs) } else { x };
+            let derivative = activation.map(|f| (f, saved));
+            let dx = self.random(rows * inputs);
+            self.push(InputGradient { dy, weight, dx, derivative, rows, inputs, outputs });
+            let (to, of_bias) = (self.random(inputs * outputs), self.random(inputs));
+            self.push(WeightGradient { x, dy, to, update: false, rows, inputs, outputs });
+            self.push(BiasGradient { dy: dx, to: of_bias, update: false, rows, outputs: inputs });
+        }
+        for (activation, width) in
+            [(Activation::Relu, inputs), (Activation::Gelu, inputs), (Activation::Tanh, outputs)]
+        {
+            let (saved, dy) = (self.random(rows * width), self.random(rows * width));
+            self.push(ActivateBackward { activation, saved, dy, rows, width });
+            let to = self.random(width);
+            self.push(BiasGradient { dy, to, update: false, rows, outputs: width });
+        }
+    }
+
     pub fn elementwise(&mut self, rows: usize, width: usize) {
         let x = self.wide(rows * width);
         for activation in ACTIVATIONS {

@@ -325,7 +325,7 @@ fn several_gpus_do_what_one_does() {
 fn a_gpu_that_fails_ends_the_run_of_all() {
     let Some(sim) = Sim::get() else { return };
     let place = classes();
-    for (engine, fails) in [("graph", "replay:9"), ("launch", "launch:700")] {
+    for (engine, fails) in [("graph", "replay:9"), ("launch", "launch:500")] {
         for (count, peer) in [("2", "0"), ("2", "1"), ("4", "0"), ("4", "1")] {
             let variables =
                 [("RUNNER_SIM_DEVICES", count), ("RUNNER_SIM_PEER", peer), ("RUNNER_SIM_FAIL", fails)];

@@ -116,12 +116,16 @@ fn copies_in_bf16_give_what_rounded_operands_give() {
     let Some(sim) = Sim::get() else { return };
     let place = classes();
     let without = [("RUNNER_SIM_BF16", "0")];
-    for (engine, clip) in
-        [("graph", "trainer.gradient_clip_val=0.5"), ("launch", "trainer.gradient_clip_val=0")]
-    {
+    // Of the results of RELU and of its derivative only the copies are stored.
+    let relu = r#"model.layers=[{ linear = { out_features = 530 } }, "relu", { linear = { out_features = 500 } }, "relu", { linear = { out_features = 520 } }, "relu", { linear = { out_features = 3 } }]"#;
+    for (layers, engine, clip) in [
+        (DEEP, "graph", "trainer.gradient_clip_val=0.5"),
+        (DEEP, "launch", "trainer.gradient_clip_val=0"),
+        (relu, "graph", "trainer.gradient_clip_val=0"),
+    ] {
         let engine = format!("devices.engine={engine}");
         let arguments =
-            [DEEP, "devices.precision=bf16", &engine, clip, "trainer.max_epochs=1", "data.batch_size=100"];
+            [layers, "devices.precision=bf16", &engine, clip, "trainer.max_epochs=1", "data.batch_size=100"];
         let copies = sim.run(&place, &arguments, &[]).ended_by(0);
         let rounded = sim.run(&place, &arguments, &without).ended_by(0);
         assert_eq!(copies.numbers(), rounded.numbers(), "{engine}");
@@ -154,10 +158,30 @@ fn a_step_copies_each_operand_once() {
     // Inputs of a batch of 32, weights, gradients of outputs.
     let [inputs, weights, gradients] = [32 * (1060 + 600), (1060 + 1100) * 600, 32 * (600 + 1100)];
     assert_eq!(copied - exact, 2 * (inputs + weights + gradients));
-    // Kernels that follow a product write the copies of the third layer's input and of the second's gradient.
+    // Kernels write the copies of the third layer's input and of both gradients.
     let calls = sim.calls();
     let conversions = calls.iter().filter(|call| call.starts_with("launch copy_bf16 ")).count();
-    assert_eq!(conversions, 4, "{calls:?}");
+    assert_eq!(conversions, 3, "{calls:?}");
+}
+
+/// A layer that ends with RELU leaves it to the layer with few outputs and to its gradient, which read all rows anyway.
+#[test]
+fn the_last_activation_is_applied_as_it_is_read() {
+    let Some(sim) = Sim::get() else { return };
+    let place = classes();
+    let layers = r#"model.layers=[{ linear = { out_features = 520 } }, "relu", { linear = { out_features = 140 } }, "relu", { linear = { out_features = 3 } }]"#;
+    let arguments = [layers, "data.batch_size=280", "trainer.max_epochs=3"];
+    let cpu = place.run(&plus(&arguments, "devices.num_gpus=0")).ended_by(0);
+    let gpu = sim.run(&place, &plus(&arguments, "devices.engine=launch"), &[]).ended_by(0);
+    same(&cpu, &gpu, 2e-6, "f32");
+    let launches = |of: &str| sim.calls().iter().filter(|call| call.starts_with(of)).count();
+    assert_eq!(launches("launch op_activate "), 0, "{:?}", sim.calls());
+    let half = plus(&arguments, "devices.precision=bf16");
+    let copied = sim.run(&place, &half, &[]).ended_by(0);
+    let rounded = sim.run(&place, &half, &[("RUNNER_SIM_BF16", "0")]).ended_by(0);
+    assert_eq!(copied.numbers(), rounded.numbers());
+    assert!(copied.model() == rounded.model());
+    same(&cpu, &copied, 0.02, "bf16");
 }
 
 #[test]

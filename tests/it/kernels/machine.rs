@@ -118,6 +118,18 @@ impl<'a> Machine<'a> {
         records.into_iter().collect::<Result<_, _>>().unwrap()
     }
 
+    /// Lets launches compute what later ones would; returns these.
+    pub fn merged(&self, program: &Program, records: &mut [Record]) -> Vec<usize> {
+        let place = |s: Slice| Some((self.places[s.buffer.0] + s.offset) as u64);
+        let mut merged = Vec::new();
+        for (at, record) in records.iter_mut().enumerate() {
+            if !merged.contains(&at) {
+                merged.extend(program.merge(at, record, &place).into_iter().flatten());
+            }
+        }
+        merged
+    }
+
     /// The source of a program's compiled kernel; panics with the reason if there is none.
     pub fn source(&self, engine: Engine, program: &Program) -> StepSource {
         self.try_source(engine, program, None).unwrap()
@@ -175,8 +187,10 @@ impl<'a> Machine<'a> {
             (ops.address, self.barrier.address, self.arena_floats as i32);
         match engine {
             Engine::Kernels { blocks } => {
+                let merged = self.merged(program, &mut records);
                 for _ in 0..steps {
-                    for record in &mut records {
+                    let launched = records.iter_mut().enumerate();
+                    for (_, record) in launched.filter(|(at, _)| !merged.contains(at)) {
                         let name = record.kind().kernel();
                         let arguments = &mut [argument(record), argument(&mut arena), argument(&mut run)];
                         self.driver.launch(name, Grid::new(blocks, 256), arguments);

@@ -86,6 +86,27 @@ fn products_follow_the_reference() {
     products(driver, [5, 1100, 16], &[Engine::Kernels { blocks: 5 }]);
 }
 
+/// A launch that has the operands of later gradients computes these too: of a layer with few outputs its weight's and
+/// the preceding bias's, after an activation's derivative the bias's. Launches are as many as are left.
+#[test]
+fn gradients_of_one_launch_follow_the_reference() {
+    let Some(driver) = Driver::get() else { return };
+    for [rows, inputs, outputs] in
+        [[1, 1, 1], [33, 31, 10], [70, 66, 3], [257, 130, 10], [65, 128, 12], [600, 64, 16], [40, 33, 4]]
+    {
+        let mut suite = Suite::new();
+        suite.merged_gradients(rows, inputs, outputs);
+        let (program, _) = suite.reference(rows);
+        let machine = Machine::new(driver, &suite.bench);
+        let merged = machine.merged(&program, &mut machine.records(&program));
+        assert_eq!(merged.len(), 12, "{merged:?}");
+        let what = format!("{rows} rows, {inputs} to {outputs}");
+        let tolerance = product_tolerance([rows, inputs, outputs]);
+        check(driver, &suite, rows, tolerance, &KERNELS, &what);
+        check(driver, &suite, rows, tolerance, &[Engine::Kernels { blocks: 64 }], &what);
+    }
+}
+
 #[test]
 fn products_follow_the_reference_within_programs() {
     let Some(driver) = Driver::get() else { return };

@@ -3,7 +3,9 @@
 use std::ops::Range;
 
 use super::{
-    Access, Backward, Cost, Encoder, FUNCTION, Kind, Lowering, Op, Operation, Record, Refused, Slice,
+    Access, Backward, Cost, Encoder, FUNCTION, Kind, Lowering, NONE, Op, Operation, Record, Refused, Size,
+    Slice,
+    product::Strips,
     reference::Memory,
     run::{Context, Slices},
     split::Split,
@@ -183,6 +185,17 @@ impl Job {
             Self::Backward(f) => activate_backward(f, from, to),
         }
     }
+}
+
+/// With column sums, blocks share strips of columns as kernels/activation.cu divides them.
+pub(super) fn backward_size(r: &Record, multiprocessors: u32) -> Size {
+    if r.at[3] == NONE {
+        return Size::of_quads(r, multiprocessors);
+    }
+    let relu = r.activation == Activation::number(Some(Activation::Relu));
+    let width = if r.outputs % 4 == 0 && relu { 128 } else { 32 };
+    let strips = Strips { columns: r.outputs, width, least_rows: 32, blocks_per_multiprocessor: 2 };
+    strips.size(r.rows, multiprocessors)
 }
 
 /// y = f(x).

@@ -1,7 +1,8 @@
 //! The gradient of a bias: column sums of dy.
 
 use super::{
-    Access, Cost, Emitter, Encoder, FLAG_UPDATE, Kind, Operation, Record, Refused, Size, Slice, product,
+    Access, Cost, Emitter, Encoder, FLAG_UPDATE, Kind, Operation, Record, Refused, Size, Slice,
+    product::Strips,
     reduce::sum,
     reference::Memory,
     run::{Context, Slices},
@@ -54,7 +55,9 @@ impl Operation for BiasGradient {
 }
 
 pub(super) fn size(r: &Record, multiprocessors: u32) -> Size {
-    product::size_of_strips(r.outputs, r.rows, multiprocessors)
+    // The last block of a strip adds the sums of all: with few columns that takes longer than many rows.
+    let strips = Strips { columns: r.outputs, width: 32, least_rows: 64, blocks_per_multiprocessor: 4 };
+    strips.size(r.rows, multiprocessors)
 }
 
 /// Adds tasks that sum the first `columns` columns of `[_, stride]` over all rows. The sums are stored as a

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use super::{
-    Access, Activation, Cost, Emitter, Encoder, Kind, Op, Operation, Record, Refused, Size, Slice,
+    Access, Activation, Cost, Emitter, Encoder, Kind, Op, Operation, Record, Refused, SLIM, Size, Slice,
     emit::Operand,
     product,
     reference::{Memory, product_of, transposed},
@@ -99,5 +99,12 @@ impl Operation for InputGradient {
 }
 
 pub(super) fn size(r: &Record, multiprocessors: u32) -> Size {
-    product::size(r, [r.rows, r.outputs, r.inputs], multiprocessors)
+    if r.outputs > SLIM {
+        return product::size(r, [r.rows, r.outputs, r.inputs], multiprocessors);
+    }
+    // As kernels/input_gradient.cu divides the columns.
+    let relu = r.activation == Activation::number(Some(Activation::Relu));
+    let width = if r.outputs <= 10 && r.inputs % 2 == 0 && relu { 64 } else { 32 };
+    let strips = product::Strips { columns: r.inputs, width, least_rows: 32, blocks_per_multiprocessor: 2 };
+    strips.size(r.rows, multiprocessors)
 }

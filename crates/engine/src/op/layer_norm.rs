@@ -4,7 +4,8 @@ use std::ops::Range;
 
 use super::{
     Access, Backward, Cost, Encoder, FLAG_UPDATE, Kind, Lowering, Op, Operation, Record, Refused, Size,
-    Slice, product,
+    Slice,
+    product::Strips,
     reference::Memory,
     run::{Context, Slices},
     split::Split,
@@ -236,7 +237,8 @@ pub(super) fn size(r: &Record, multiprocessors: u32) -> Size {
 }
 
 pub(super) fn gradient_size(r: &Record, multiprocessors: u32) -> Size {
-    product::size_of_strips(r.inputs, r.rows, multiprocessors)
+    let strips = Strips { columns: r.inputs, width: 32, least_rows: 64, blocks_per_multiprocessor: 4 };
+    strips.size(r.rows, multiprocessors)
 }
 
 /// What a thread does with its rows or its columns.

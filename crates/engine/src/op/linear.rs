@@ -6,7 +6,7 @@ use super::{
     Access, ActivateBackward, Activation, Backward, BiasGradient, Cost, Emitter, Encoder, InputGradient,
     Kind, Lowering, Op, Operation, Record, Refused, Size, Slice, WeightGradient,
     emit::Operand,
-    product,
+    product::{self, is_slim},
     reference::{Memory, product_of},
     split::Split,
 };
@@ -158,5 +158,9 @@ impl Operation for Linear {
 }
 
 pub(super) fn size(r: &Record, multiprocessors: u32) -> Size {
+    if is_slim(Kind::Linear, [r.rows, r.inputs, r.outputs]) {
+        // 32 rows per block (kernels/linear.cu).
+        return Size::new(u64::try_from(r.rows).unwrap_or(0).div_ceil(32), multiprocessors.saturating_mul(2));
+    }
     product::size(r, [r.rows, r.inputs, r.outputs], multiprocessors)
 }

@@ -4,7 +4,7 @@
 use std::ops::Range;
 
 use super::{
-    Access, Activation, PARTIALS, Record, SLIM, Size, Slice,
+    Access, Activation, Kind, PARTIALS, Record, SLIM, SLIM_ROWS, Size, Slice,
     activation::{activate, activate_backward, activate_in_place},
     run::{Context, NextRows, RowFetch, Slices},
     split::{Draft, Shared, Split, Step},
@@ -141,14 +141,38 @@ pub(super) fn size(r: &Record, [m, k, n]: [i32; 3], multiprocessors: u32) -> Siz
     }
 }
 
-/// The launch of a kernel that sums columns over many rows (`Strips` of kernels/common.cuh): blocks share the
-/// rows of 32 columns if there are blocks to spare, and each has at least 16 rows.
-pub(super) fn size_of_strips(columns: i32, rows: i32, multiprocessors: u32) -> Size {
-    let most = multiprocessors.saturating_mul(4).min(PARTIALS as u32);
-    let [columns, rows] = [columns, rows].map(|n| u64::try_from(n).unwrap_or(0));
-    let strips = columns.div_ceil(32).max(1);
-    let parts = (u64::from(most) / strips).min(rows / 16).max(1);
-    Size::new(strips * parts, most)
+/// Whether a product of this kind and of [rows, inputs, outputs] is one pass over its wide matrix, which this project's
+/// kernel reads faster than the library (kernels/linear.cu, kernels/input_gradient.cu).
+pub fn is_slim(kind: Kind, [rows, inputs, outputs]: [i32; 3]) -> bool {
+    match kind {
+        Kind::InputGradient => outputs <= SLIM,
+        // Few rows make too few blocks to read long ones.
+        Kind::Linear => {
+            outputs <= 12 && rows >= SLIM_ROWS && rows / 2 >= inputs && inputs >= 64 && inputs % 4 == 0
+        }
+        _ => false,
+    }
+}
+
+/// The launch of a kernel that sums columns over many rows (`Strips` of kernels/lanes.cuh).
+pub(super) struct Strips {
+    pub columns: i32,
+    /// Columns that a block sums at a time.
+    pub width: u64,
+    /// Fewer rows are not worth a block of their own.
+    pub least_rows: u64,
+    pub blocks_per_multiprocessor: u32,
+}
+
+impl Strips {
+    /// Blocks share the rows of a strip if there are blocks to spare.
+    pub(super) fn size(self, rows: i32, multiprocessors: u32) -> Size {
+        let most = multiprocessors.saturating_mul(self.blocks_per_multiprocessor).min(PARTIALS as u32);
+        let [columns, rows] = [self.columns, rows].map(|n| u64::try_from(n).unwrap_or(0));
+        let strips = columns.div_ceil(self.width).max(1);
+        let parts = (u64::from(most) / strips).min(rows / self.least_rows).max(1);
+        Size::new(strips * parts, most)
+    }
 }
 
 /// Which operand is packed, and how it is stored.

@@ -18,11 +18,14 @@ pub const PARTIALS: usize = 1024;
 /// Up to this many columns a GPU's products use special algorithms.
 pub const SLIM: i32 = 16;
 
+/// From this many rows on, a layer with few outputs is one pass over them.
+pub const SLIM_ROWS: i32 = 256;
+
 /// Where scratch memory begins, in doubles from the start of the partial sums.
 const SCRATCH: usize = PARTIALS + 16;
 
 /// Bytes of partial sums and scratch memory: a tile of `SLIM` rows of 32 numbers per block, then a counter per
-/// strip (`Strips` of kernels/common.cuh).
+/// strip (`Strips` of kernels/lanes.cuh).
 pub const PARTIAL_BYTES: usize = 8 * SCRATCH + 4 * PARTIALS * (SLIM as usize * 32 + 1);
 
 /// The largest size that kernels count in 32 bits; it leaves room for a stride of all threads of a launch.
@@ -48,6 +51,8 @@ flags! {
     FLAG_NESTEROV = 7, "Nesterov's form of it.";
     FLAG_DECOUPLED = 8, "Weight decay shrinks the weights themselves.";
     FLAG_SQUARED = 9, "A norm without its root: the sum of squares.";
+    FLAG_COPY_ONLY = 10, "Of a result only its bfloat16 copy is stored.";
+    FLAG_RELU_INPUT = 11, "RELU is applied to the input as it is read.";
 }
 
 macro_rules! shared {
@@ -142,7 +147,7 @@ pub fn header() -> String {
     let _ = writeln!(
         text,
         "const u64 NONE = ~0ull;\nconst int SUMS = {SUMS};\nconst unsigned PARTIALS = {PARTIALS};\n\
-         const int SLIM = {SLIM};\nconst int SCRATCH = {SCRATCH};\n\
+         const int SLIM = {SLIM};\nconst int SLIM_ROWS = {SLIM_ROWS};\nconst int SCRATCH = {SCRATCH};\n\
          const unsigned BLOCK_THREADS = {BLOCK_THREADS};\n"
     );
     for record in [Record::C, Hyper::C, RunRecord::C] {
@@ -319,15 +324,20 @@ mod tests {
         assert_eq!(blocks(Kind::Linear, 4096, 2048, 2048), 264);
         assert_eq!(blocks(Kind::Linear, 256, 784, 10), 256);
         assert_eq!(blocks(Kind::Linear, 256, 256, 10), 128);
-        assert_eq!(blocks(Kind::Linear, 4096, 784, 10), 512);
+        assert_eq!(blocks(Kind::Linear, 4096, 784, 10), 128);
+        assert_eq!(blocks(Kind::Linear, 8192, 2048, 10), 256);
         assert_eq!(blocks(Kind::Linear, 32, 2, 1), 1);
         assert_eq!(blocks(Kind::WeightGradient, 256, 784, 10), 25 * 16);
         assert_eq!(blocks(Kind::WeightGradient, 256, 256, 10), 8 * 16);
         assert_eq!(blocks(Kind::WeightGradient, 15, 784, 10), 25);
         assert_eq!(blocks(Kind::BiasGradient, 8192, 0, 2048), 64 * 8);
-        assert_eq!(blocks(Kind::BiasGradient, 256, 0, 10), 16);
+        assert_eq!(blocks(Kind::BiasGradient, 256, 0, 10), 4);
         assert_eq!(blocks(Kind::BiasGradient, 8, 0, 100_000), 528);
+        assert_eq!(blocks(Kind::BiasGradient, 8192, 0, 10), 128);
+        assert_eq!(blocks(Kind::InputGradient, 8192, 2048, 10), 32 * 8);
+        assert_eq!(blocks(Kind::InputGradient, 256, 256, 10), 4 * 8);
         assert_eq!(blocks(Kind::Mean, 256, 1, 1), 1);
+        assert_eq!(blocks(Kind::Mean, 8192, 1, 1), 8);
         assert_eq!(blocks(Kind::Norm, 1000, 1000, 1), 132);
         assert_eq!(blocks(Kind::Activate, 1 << 14, 1 << 10, 1), 528);
         assert_eq!(blocks(Kind::Zero, 0, 0, 0), 1);

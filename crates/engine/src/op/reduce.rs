@@ -107,9 +107,9 @@ impl Operation for Mean {
     }
 }
 
-/// Each block sums 4096 elements before it pays to use another one.
+/// Each block sums 1024 elements, four per thread, before it pays to use another one.
 pub(super) fn size(r: &Record, multiprocessors: u32) -> Size {
-    Size::new(r.product(r.n, 1).div_ceil(4096), multiprocessors.min(PARTIALS as u32))
+    Size::new(r.product(r.n, 1).div_ceil(1024), multiprocessors.min(PARTIALS as u32))
 }
 
 /// Reads elements and writes one or several sums.

@@ -118,7 +118,9 @@ pub(super) fn size(r: &Record, multiprocessors: u32) -> Size {
     if r.inputs > SLIM && r.outputs > SLIM {
         return product::size(r, [r.inputs, r.rows, r.outputs], multiprocessors);
     }
-    product::size_of_strips(r.inputs.max(r.outputs), r.rows, multiprocessors)
+    let columns = r.inputs.max(r.outputs);
+    let strips = product::Strips { columns, width: 32, least_rows: 16, blocks_per_multiprocessor: 4 };
+    strips.size(r.rows, multiprocessors)
 }
 
 /// Reads x, which may be used in place, and dy (one element per row); writes their products, one row of sums

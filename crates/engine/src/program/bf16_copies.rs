@@ -5,7 +5,7 @@
 //! reads it; all products of the step use it. So no copy outlives a step, and the copies of all programs lie in
 //! the same memory.
 
-use super::{Op, Program, Programs, Slice, aligned, is_large};
+use super::{Kind, Op, Program, Programs, Slice, aligned, counted, is_large, product::is_slim};
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Bf16Copies {
@@ -17,7 +17,7 @@ pub struct Bf16Copies {
 impl Bf16Copies {
     pub fn new(program: &Program) -> Self {
         let mut own = Self::default();
-        for operand in program.instructions.iter().filter_map(|i| library_operands(&i.op)).flatten() {
+        for operand in program.instructions.iter().flat_map(|i| copied(&i.op)) {
             if own.place(operand).is_none() {
                 own.places.push((operand, own.elements));
                 own.elements += aligned(operand.len.div_ceil(2));
@@ -38,11 +38,34 @@ impl Bf16Copies {
     }
 }
 
-/// The two operands of a large product: the first of what it reads.
+/// The two operands of a product of the library: the first of what it reads.
 pub fn library_operands(op: &Op) -> Option<[Slice; 2]> {
     op.product().filter(|shape| is_large(*shape))?;
+    if is_slim_op(op) {
+        return None;
+    }
     let [left, right, ..] = op.access().reads;
     Some([left, right])
+}
+
+/// What a step keeps copies of for an op: the operands of a product of the library, and the rows that a kernel of this
+/// project would read instead of it.
+fn copied(op: &Op) -> impl Iterator<Item = Slice> {
+    let rows = match op {
+        Op::Linear(layer) if op.product().is_some_and(is_large) && is_slim_op(op) => Some(layer.x),
+        _ => None,
+    };
+    library_operands(op).into_iter().flatten().chain(rows)
+}
+
+/// See [`is_slim`].
+pub(super) fn is_slim_op(op: &Op) -> bool {
+    let (kind, shape) = match op {
+        Op::Linear(op) => (Kind::Linear, [op.rows, op.inputs, op.outputs]),
+        Op::InputGradient(op) => (Kind::InputGradient, [op.rows, op.inputs, op.outputs]),
+        _ => return false,
+    };
+    is_slim(kind, shape.map(|n| counted(n).unwrap_or(i32::MAX)))
 }
 
 #[cfg(test)]

@@ -10,6 +10,7 @@ mod in_place;
 mod initial;
 mod lower;
 mod memory_plan;
+mod merged;
 mod step_source;
 
 pub use crate::op::*;

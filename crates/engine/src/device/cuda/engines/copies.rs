@@ -1,7 +1,7 @@
 //! Which bfloat16 copies of operands are up to date while a step's launches are planned, in their order.
 
 use crate::{
-    op::{Kind, Op, Record, Slice},
+    op::{Activation, FLAG_RELU_INPUT, Kind, NONE, Op, Record, Slice, product},
     program::{Bf16Copies, Offsets, Program, library_operands},
 };
 
@@ -20,11 +20,17 @@ pub struct Copies<'a> {
     base: u64,
     places: &'a Offsets,
     current: Vec<Slice>,
+    /// What is read in f32.
+    needed: Vec<Slice>,
+    /// Results that have a copy, by launch.
+    results: Vec<(usize, Slice)>,
 }
 
 impl<'a> Copies<'a> {
-    pub fn new(program: &Program, base: u64, places: &'a Offsets) -> Self {
-        Self { table: Bf16Copies::new(program), base, places, current: Vec::new() }
+    /// `needed`: what others than the program's instructions read.
+    pub fn new(program: &Program, base: u64, places: &'a Offsets, needed: Option<Slice>) -> Self {
+        let (table, needed) = (Bf16Copies::new(program), needed.into_iter().collect());
+        Self { table, base, places, current: Vec::new(), needed, results: Vec::new() }
     }
 
     fn place(&self, operand: Slice) -> Option<u64> {
@@ -47,26 +53,86 @@ impl<'a> Copies<'a> {
             if let (Some(from), Some(to)) = (self.places.offset(operand), self.place(operand)) {
                 due.push(Conversion { from, to, n: operand.len as u64 });
                 self.current.push(operand);
+                self.needed.push(operand);
             }
         }
         due
     }
 
+    /// Notes what an instruction reads in f32. `by_copies`: its product reads the copies of its operands. `last`, the
+    /// record of its last kernel, is made to read a copy where that gives the same numbers: RELU's derivative needs only
+    /// a sign, a product's operand is rounded anyway.
+    pub fn read(&mut self, op: &Op, by_copies: bool, last: Option<&mut Record>) {
+        let operands = library_operands(op).filter(|_| by_copies).unwrap_or_default();
+        let mut in_f32: Vec<Slice> = op.access().reads.to_vec();
+        in_f32.retain(|read| read.len > 0 && !operands.contains(read));
+        let mut last = last;
+        // What leaves RELU to it has no copy yet; it writes that of what it has applied RELU to.
+        if let (Op::Linear(op), Some(last)) =
+            (op, last.as_deref_mut().filter(|last| last.flags & FLAG_RELU_INPUT != 0))
+            && !self.current.contains(&op.x)
+            && let Some(copy) = self.place(op.x)
+        {
+            last.at[6] = copy;
+            self.current.push(op.x);
+            self.needed.extend(in_f32);
+            return;
+        }
+        let slot = last.and_then(|last| match last.kind() {
+            Kind::Linear if is_slim(last) => Some((last.at[0], last, 5)),
+            Kind::InputGradient if is_slim(last) && keeps_sign(last) => Some((last.at[3], last, 7)),
+            Kind::ActivateBackward if last.at[3] != NONE && keeps_sign(last) => Some((last.at[0], last, 4)),
+            _ => None,
+        });
+        if let Some((from, last, to)) = slot
+            && let Some(saved) = self.current.iter().find(|copied| self.places.offset(**copied) == Some(from))
+            && let Some(copy) = self.place(*saved)
+        {
+            last.at[to] = copy;
+            in_f32.retain(|read| read != saved);
+        }
+        self.needed.extend(in_f32);
+    }
+
     /// Notes what an instruction writes. `last`, the record of the kernel that writes it, is made to write the
-    /// copy too, if there is one and the kernel can.
-    pub fn written(&mut self, op: &Op, last: Option<&mut Record>) {
+    /// copy too, if there is one and the kernel can. `launch`: its number.
+    pub fn written(&mut self, op: &Op, last: Option<&mut Record>, launch: usize) {
         let writes = op.access().writes;
         self.current.retain(|slice| !writes.iter().any(|written| written.overlaps(*slice)));
-        let Some(last) = last.filter(|last| matches!(last.kind(), Kind::Activate | Kind::ActivateBackward))
-        else {
-            return;
-        };
-        let is_result = |slice: &&Slice| slice.len > 0 && self.places.offset(**slice) == Some(last.at[1]);
+        let Some(last) = last else { return };
+        let Some((of, copy)) = copy_slots(last) else { return };
+        let is_result = |slice: &&Slice| slice.len > 0 && self.places.offset(**slice) == Some(last.at[of]);
         let Some(result) = writes.iter().find(is_result) else { return };
         if let Some(place) = self.place(*result) {
-            last.at[2] = place;
+            last.at[copy] = place;
             self.current.push(*result);
+            self.results.push((launch, *result));
         }
+    }
+
+    /// The launches of whose results only the copies are read.
+    pub fn copy_only(&self) -> impl Iterator<Item = usize> {
+        let is_needed = |of: &Slice| self.needed.iter().any(|needed| needed.overlaps(*of));
+        self.results.iter().filter(move |(_, result)| !is_needed(result)).map(|(launch, _)| *launch)
+    }
+}
+
+fn is_slim(record: &Record) -> bool {
+    product::is_slim(record.kind(), [record.rows, record.inputs, record.outputs])
+}
+
+/// Whether the activation's derivative is the same for a copy of what it is computed from.
+fn keeps_sign(record: &Record) -> bool {
+    record.activation <= Activation::number(Some(Activation::Relu))
+}
+
+/// Which of a record's places are those of its result and of the result's copy.
+fn copy_slots(record: &Record) -> Option<(usize, usize)> {
+    match record.kind() {
+        Kind::Gather => Some((0, 2)),
+        Kind::Activate | Kind::ActivateBackward => Some((1, 2)),
+        Kind::InputGradient if is_slim(record) => Some((2, 6)),
+        _ => None,
     }
 }
 
@@ -103,20 +169,24 @@ mod tests {
         let places = MemoryPlan::new(&programs).train;
         let at = |slice| places.offset(slice).expect("it has a place");
 
-        let mut copies = Copies::new(&programs.train, 1 << 20, &places);
+        let mut copies = Copies::new(&programs.train, 1 << 20, &places, None);
         let [of_x, of_weight] = copies.operands(&first).expect("a large product");
         assert_eq!(of_x, 1 << 20);
         let conversion = |of: Slice, to| Conversion { from: at(of), to, n: of.len as u64 };
         assert_eq!(copies.due(&first), [conversion(x, of_x), conversion(weights[0], of_weight)]);
         let mut relu = Record::new(Kind::Activate);
         relu.at[..2].copy_from_slice(&[at(hidden), at(hidden)]);
-        copies.written(&first, Some(&mut relu));
+        copies.written(&first, Some(&mut relu), 0);
         let [of_hidden, of_other] = copies.operands(&second).expect("a large product");
         assert_eq!(relu.at[2], of_hidden, "the kernel writes the copy of its result");
         assert_eq!(copies.due(&second), [conversion(weights[1], of_other)]);
-        copies.written(&second, None);
+        copies.read(&second, true, None);
+        copies.written(&second, None, 1);
+        assert!(copies.copy_only().eq([0]), "nothing reads the hidden values in f32");
+        copies.read(&second, false, None);
+        assert_eq!(copies.copy_only().next(), None);
         assert_eq!(copies.due(&first), []);
-        copies.written(&zero, None);
+        copies.written(&zero, None, 2);
         assert_eq!(copies.due(&first), [conversion(weights[0], of_weight)]);
         assert_eq!(copies.operands(&zero), None);
     }

@@ -13,7 +13,10 @@ use crate::{
             memory::{DeviceMemory, Staging},
         },
     },
-    op::{Encoder, Layout, MOST_COUNTED, Op, Phase, Precision, Record, Refused, counted, encode},
+    op::{
+        Encoder, FLAG_COPY_ONLY, Instruction, Layout, MOST_COUNTED, Op, Phase, Precision, Record, Refused,
+        counted, encode,
+    },
     program::{Offsets, Program},
 };
 
@@ -46,22 +49,25 @@ pub enum LaunchKind {
 impl LaunchKind {
     /// By the library, if this is a large product, or by this project's kernel.
     fn new(
-        op: &Op,
         record: Record,
         gpu: &GpuContext,
         products: Option<&mut Products>,
-        copies: Option<&mut Copies<'_>>,
+        halves: Option<[u64; 2]>,
     ) -> Result<Self, DeviceError> {
-        let halves = copies.as_ref().and_then(|copies| copies.operands(op));
         let product = products.map(|products| products.plan(&record, gpu, halves)).transpose()?.flatten();
-        let mut own = match product {
+        Ok(match product {
             Some(product) => Self::Product(Box::new(product)),
             None => Self::Kernel { record, shape: shape(&record, gpu.context.gpu.multiprocessors) },
-        };
-        if let Some(copies) = copies {
-            own.with_copies(op, copies);
+        })
+    }
+
+    /// The last of its kernels, if that is this project's.
+    fn last(&mut self) -> Option<(&mut Record, &mut Shape)> {
+        match self {
+            Self::Kernel { record, shape } => Some((record, shape)),
+            Self::Product(product) => product.follow.as_mut().map(|(record, shape)| (record, shape)),
+            Self::AllReduce { .. } | Self::StartAllReduce { .. } => None,
         }
-        Ok(own)
     }
 
     /// The most kernels, events and waits that this launch queues: cuBLASLt may use an extra kernel to sum parts of a
@@ -76,19 +82,17 @@ impl LaunchKind {
         }
     }
 
-    /// Adds the copies of operands that are due before it, and lets its kernel write that of its result.
-    fn with_copies(&mut self, op: &Op, copies: &mut Copies<'_>) {
-        let last = match self {
-            Self::Product(product) => {
-                if product.reads_halves() {
-                    product.before = copies.due(op);
-                }
-                product.follow.as_mut().map(|(record, _)| record)
-            }
-            Self::Kernel { record, .. } => Some(record),
-            Self::AllReduce { .. } | Self::StartAllReduce { .. } => None,
-        };
-        copies.written(op, last);
+    /// Adds the copies of operands that are due before it, and lets its last kernel read and write copies.
+    fn with_copies(&mut self, op: &Op, copies: &mut Copies<'_>, launch: usize) {
+        let mut by_copies = false;
+        if let Self::Product(product) = self
+            && product.reads_halves()
+        {
+            product.before = copies.due(op);
+            by_copies = true;
+        }
+        copies.read(op, by_copies, self.last().map(|(record, _)| record));
+        copies.written(op, self.last().map(|(record, _)| record), launch);
     }
 }
 
@@ -120,17 +124,35 @@ impl Steps {
         let (mut launches, mut records, mut widest): (Vec<Launch>, _, _) = (Vec::new(), Vec::new(), 1);
         let mut started = None;
         let base = products.as_ref().and_then(|products| products.copies);
-        let mut copies = base.map(|base| Copies::new(program, base, places));
-        let encoder = Encoder { layout, precision, place: &|slice| places.offset(slice) };
-        for (instruction, record) in program.instructions.iter().zip(encode(&program.instructions, &encoder))
-        {
-            let mut phase = instruction.phase;
+        let mut copies = base.map(|base| Copies::new(program, base, places, layout.prediction));
+        let place = |slice| places.offset(slice);
+        let encoder = Encoder { layout, precision, place: &place };
+        let mut merged = Vec::new();
+        let all = program.instructions.iter().zip(encode(&program.instructions, &encoder));
+        for (at, (Instruction { op, phase }, record)) in all.enumerate() {
+            let mut phase = *phase;
             let work = match record {
                 Ok(record) => {
                     records.push(record);
                     widest = widest.max(elements(&record));
-                    let products = products.as_deref_mut();
-                    LaunchKind::new(&instruction.op, record, gpu, products, copies.as_mut())?
+                    if merged.contains(&Some(at)) {
+                        continue;
+                    }
+                    let halves = copies.as_ref().and_then(|copies| copies.operands(op));
+                    let mut work = LaunchKind::new(record, gpu, products.as_deref_mut(), halves)?;
+                    if let LaunchKind::Product(product) = &mut work
+                        && program.leaves_activation(at)
+                    {
+                        product.follow = None;
+                    }
+                    if let Some((record, of)) = work.last() {
+                        merged.extend(program.merge(at, record, &place));
+                        *of = shape(record, gpu.context.gpu.multiprocessors);
+                    }
+                    if let Some(copies) = &mut copies {
+                        work.with_copies(op, copies, launches.len());
+                    }
+                    work
                 }
                 // The gradients that sums write are no operands.
                 Err(Refused::AllReduce(of)) => {
@@ -147,6 +169,11 @@ impl Steps {
                 Err(Refused::NoPlace(slice)) => return Err(DeviceError::no_place(&context.name, slice)),
             };
             launches.push(Launch { phase, work });
+        }
+        for launch in copies.iter().flat_map(Copies::copy_only) {
+            if let Some((record, _)) = launches[launch].work.last() {
+                record.flags |= FLAG_COPY_ONLY;
+            }
         }
         let memory = DeviceMemory::new(context, size_of_val(&records[..]), "the records of a program")?;
         staging.upload(gpu, memory.at, &records)?;

@@ -7,7 +7,7 @@ use cudarc::driver::sys::CUfunction;
 use super::stream::Stream;
 use crate::{
     device::{DeviceError, cuda::ffi::Context},
-    op::{FLAG_UPDATE, Kind, NONE, Record, Size, is_large},
+    op::{FLAG_UPDATE, Kind, NONE, Record, Size, is_large, product::is_slim},
 };
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,6 +47,7 @@ pub fn is_large_product(record: &Record) -> bool {
     let shape = [record.rows, record.inputs, record.outputs].map(|n| usize::try_from(n).unwrap_or(0));
     matches!(record.kind(), Kind::Linear | Kind::InputGradient | Kind::WeightGradient)
         && record.flags & FLAG_UPDATE == 0
+        && !is_slim(record.kind(), [record.rows, record.inputs, record.outputs])
         && is_large(shape)
         && record.at[0] != NONE
 }
