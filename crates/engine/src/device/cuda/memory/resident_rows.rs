@@ -101,7 +101,7 @@ fn lock(gpu: &GpuContext) -> MutexGuard<'_, ResidentRows> {
     }
 }
 
-/// Which of the blocks of so many bytes, the oldest first, are too many.
+/// Which blocks, of these bytes and the oldest first, exceed [`MOST_UNUSED`].
 fn excess(bytes: Vec<usize>) -> Vec<bool> {
     let mut all: usize = bytes.iter().sum();
     let is_freed = |bytes| {
