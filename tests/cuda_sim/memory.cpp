@@ -19,14 +19,16 @@ int device_to_host(void* to, const void* from, size_t bytes, void* stream) {
     return enqueue(stream, text, [=](Stream* s) {
         if (!usable_by(s->device, from, bytes)) return ILLEGAL_ADDRESS;
         if (!later) return memcpy(to, from, bytes), SUCCESS;
+        deliver_there(s, to, bytes);   // earlier copies of this stream are done
         std::lock_guard<std::mutex> guard(s->lock);
         const unsigned char* bytes_from = (const unsigned char*)from;
-        s->pending.push_back({++s->tickets, to, {bytes_from, bytes_from + bytes}, false});
+        s->pending.push_back({++s->tickets, to, {bytes_from, bytes_from + bytes}, Delivery::DOWNLOAD});
         memset(to, 0xff, bytes);
         return SUCCESS;
     });
 }
 
+// Copies at once. Pinned memory must stay as it is until the host has waited.
 int host_to_device(void* to, const void* from, size_t bytes, void* stream) {
     if (fails("copy")) return ILLEGAL_ADDRESS;
     bool staged = !pinned(from, bytes);   // by the driver, which may wait for the stream
@@ -34,7 +36,12 @@ int host_to_device(void* to, const void* from, size_t bytes, void* stream) {
     if (staged && stream_of(stream)) refuse_to_hang(stream_of(stream)->cause, "a copy from pageable memory");
     return enqueue(stream, text, [=](Stream* s) {
         if (!usable_by(s->device, to, bytes)) return ILLEGAL_ADDRESS;
-        return memcpy(to, from, bytes), SUCCESS;
+        memcpy(to, from, bytes);
+        if (staged) return SUCCESS;
+        std::lock_guard<std::mutex> guard(s->lock);
+        const unsigned char* bytes_from = (const unsigned char*)from;
+        s->pending.push_back({++s->tickets, (void*)from, {bytes_from, bytes_from + bytes}, Delivery::UPLOAD});
+        return SUCCESS;
     });
 }
 
@@ -100,10 +107,17 @@ EXPORT int cuMemHostAlloc(void** memory, size_t bytes, unsigned) {
     return SUCCESS;
 }
 EXPORT int cuMemFreeHost(void* memory) {
+    size_t bytes = 0;
+    {
+        std::lock_guard<std::mutex> guard(everything);
+        auto found = allocations().find((uintptr_t)memory);
+        if (found == allocations().end() || found->second.device >= 0) return INVALID_VALUE;
+        bytes = found->second.bytes;
+    }
+    for (Device* device : devices())
+        for (Stream* stream : streams_of(device)) deliver_there(stream, memory, bytes);
     std::lock_guard<std::mutex> guard(everything);
-    auto found = allocations().find((uintptr_t)memory);
-    if (found == allocations().end() || found->second.device >= 0) return INVALID_VALUE;
-    allocations().erase(found);
+    allocations().erase((uintptr_t)memory);
     count("free_pinned");
     return free(memory), SUCCESS;
 }
@@ -139,6 +153,10 @@ EXPORT int cuMemcpyPeerAsync(Address64 to, Handle to_context, Address64 from, Ha
     });
 }
 EXPORT int cuMemsetD8Async(Address64 to, unsigned char value, size_t bytes, Handle stream) {
+    if (!stream) {   // by tests, of memory that is given out again
+        if (!current || !usable_by(current, (void*)to, bytes)) return ILLEGAL_ADDRESS;
+        return memset((void*)to, value, bytes), SUCCESS;
+    }
     return enqueue(stream, line("memset %zu", bytes), [=](Stream* s) {
         if (!usable_by(s->device, (void*)to, bytes)) return ILLEGAL_ADDRESS;
         return memset((void*)to, value, bytes), SUCCESS;

@@ -185,10 +185,13 @@ bool stalled(const void* cause) {
     return causes().count(cause) > 0;
 }
 
-void refuse_to_hang(const void* cause, const char* call) {
-    if (!stalled(cause)) return;
-    fprintf(stderr, "cusim: %s would wait for ever\n", call);
+static void end(const std::string& why) {
+    fprintf(stderr, "cusim: %s\n", why.c_str());
     abort();
+}
+
+void refuse_to_hang(const void* cause, const char* call) {
+    if (stalled(cause)) end(std::string(call) + " would wait for ever");
 }
 
 void stay() {
@@ -250,14 +253,26 @@ int enqueue(void* handle, const std::string& text, std::function<int(Stream*)> w
     return work(stream);
 }
 
-void deliver(Stream* stream, unsigned long ticket, bool only_sums) {
+static void deliver_those(Stream* stream, std::function<bool(const Delivery&)> is_due) {
     std::lock_guard<std::mutex> guard(stream->lock);
     size_t kept = 0;
     for (Delivery& d : stream->pending) {
-        if (d.ticket <= ticket && (d.sum || !only_sums)) memcpy(d.to, d.bytes.data(), d.bytes.size());
-        else std::swap(stream->pending[kept++], d);
+        if (!is_due(d)) std::swap(stream->pending[kept++], d);
+        else if (d.kind != Delivery::UPLOAD) memcpy(d.to, d.bytes.data(), d.bytes.size());
+        else if (memcmp(d.to, d.bytes.data(), d.bytes.size())) end(line("memory was changed while it was copied to a device: %zu bytes", d.bytes.size()));
     }
     stream->pending.resize(kept);
+}
+
+void deliver(Stream* stream, unsigned long ticket, bool only_sums) {
+    deliver_those(stream, [=](const Delivery& d) { return d.ticket <= ticket && (d.kind == Delivery::SUM || !only_sums); });
+}
+
+void deliver_there(Stream* stream, const void* at, size_t bytes) {
+    auto start = (uintptr_t)at;
+    deliver_those(stream, [=](const Delivery& d) {
+        return (uintptr_t)d.to < start + bytes && (uintptr_t)d.to + d.bytes.size() > start;
+    });
 }
 
 namespace {
@@ -303,7 +318,7 @@ void as_late(void* handle, void* to, const void* from, size_t bytes) {
     std::lock_guard<std::mutex> guard(stream->lock);
     if (void* own = viewed(stream, to, bytes)) memcpy(own, from, bytes);
     const unsigned char* result = (const unsigned char*)from;
-    stream->pending.push_back({++stream->tickets, to, {result, result + bytes}, true});
+    stream->pending.push_back({++stream->tickets, to, {result, result + bytes}, Delivery::SUM});
     memset(to, 0xff, bytes);
 }
 

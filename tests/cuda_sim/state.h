@@ -48,12 +48,14 @@ struct Graph {
     bool invalid = false;
 };
 
-// A copy into pinned memory whose result the host does not see yet, or a sum that other streams do not.
+// A copy into pinned memory whose result the host does not see yet, a copy from it that the host does not know to be complete, or
+// a sum that other streams do not see.
 struct Delivery {
+    enum Kind { DOWNLOAD, UPLOAD, SUM };
     unsigned long ticket;
-    void* to;
+    void* to;                            // of an upload, from where
     std::vector<unsigned char> bytes;
-    bool sum;
+    Kind kind;
 };
 
 struct Device;
@@ -141,7 +143,10 @@ void stay();
 
 int enqueue(void* handle, const std::string& text, std::function<int(Stream*)> work);
 // Makes the stream's sums up to a ticket visible, and its copies, for the host, unless it is only another stream that looks.
+// Memory that the program under test has changed while a copy from it may still be under way ends the process.
 void deliver(Stream* stream, unsigned long ticket, bool only_sums = false);
+// The same for the stream's copies from and to some pinned memory.
+void deliver_there(Stream* stream, const void* at, size_t bytes);
 // Makes later work of a stream see what an earlier one had done by a ticket.
 void follow(Stream* stream, Stream* earlier, unsigned long ticket);
 int synchronize(Device* device, const char* what, Stream* stream, unsigned long ticket);

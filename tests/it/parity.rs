@@ -9,7 +9,7 @@ use std::{fs, path::PathBuf, process::Command};
 
 use super::process::{Ended, Sandbox, Table, tensors};
 
-fn folder(case: &str) -> PathBuf {
+pub fn folder(case: &str) -> PathBuf {
     // Tests run in the package's folder, which may differ from the build folder.
     std::path::absolute(PathBuf::from_iter(["tests", "parity", case])).unwrap()
 }

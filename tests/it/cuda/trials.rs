@@ -229,3 +229,16 @@ fn a_killed_sweep_of_one_gpu_goes_on() {
     assert_eq!(ended.code, Some(0), "{ended:?}");
     are_equal(&sweep.0, &alone.0);
 }
+
+/// Pinned memory that ended trials left is freed where another trial finds no more.
+#[test]
+fn a_trial_gets_the_pinned_memory_that_earlier_ones_left() {
+    let Some(sim) = Sim::get() else { return };
+    let place = Sandbox::new(LINREG);
+    sim.run(&place, &["data.placement=resident"], &[]).ended_by(0);
+    let first_of_second = format!("pinned:{}", sim.counts()["pinned"] + 1);
+    let fails = [("RUNNER_SIM_FAIL", first_of_second.as_str())];
+    let sweep = sim.run(&place, &["data.placement=resident,streamed"], &fails).ended_by(0);
+    assert_eq!(statuses(&sweep.0), ["finished"; 2]);
+    is_returned(&sim.counts());
+}

@@ -11,11 +11,11 @@ use std::{
 use runner::{
     collective::Abort,
     device::{
-        Block, Clock, DeviceError, Executor, Grain, Ledger, Meters, Purpose, RankLink,
+        Block, Clock, DeviceError, Executor, Grain, Ledger, LentMemory, Meters, Purpose, RankLink,
         cuda::{self, CudaExecutor, CudaSetup, Gpu, Nccl},
     },
     plan::Engine,
-    program::{Accumulator, Hyper, LossKind, Options, Programs, Shard, Slice, lower},
+    program::{Accumulator, Hyper, LossKind, Op, Options, Programs, RowSource, Shard, Slice, lower},
     spec::{Layer, Precision},
 };
 
@@ -91,9 +91,21 @@ pub struct Rank {
 impl Rank {
     pub fn bind(&mut self) -> Result<(), DeviceError> {
         let layout = &self.programs.layout;
-        let (features, targets) = (layout.train_features, layout.train_targets);
-        self.executor.bind(features, &Arc::new(vec![1.0; 2 * ROWS]))?;
-        self.executor.bind(targets, &Arc::new(vec![1.0; ROWS])).map(drop)
+        for (buffer, elements) in [(layout.train_features, 2 * ROWS), (layout.train_targets, ROWS)] {
+            if self.is_streamed() {
+                let mut rows = LentMemory::new(self.executor.lend(elements)?).take(elements);
+                rows.fill(1.0);
+                self.executor.bind_lent(buffer, &Arc::new(rows))?;
+            } else {
+                self.executor.bind(buffer, &Arc::new(vec![1.0; elements]))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn is_streamed(&self) -> bool {
+        let first = self.programs.train.instructions.first().map(|first| &first.op);
+        matches!(first, Some(Op::Gather(gather)) if gather.source == RowSource::Chunk)
     }
 
     pub fn step(&mut self) -> Result<(), DeviceError> {

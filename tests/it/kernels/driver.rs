@@ -128,6 +128,23 @@ impl Driver {
         Ok(memory)
     }
 
+    /// Copies four numbers from pinned memory, and changes one before or after the copy is waited for.
+    pub fn copy_and_write(&self, is_early: bool) {
+        type Take = unsafe extern "C" fn(*mut *mut f32, usize, u32) -> Status;
+        type Copy = unsafe extern "C" fn(u64, *const f32, usize, usize) -> Status;
+        let (target, mut pinned) = (self.holding(&[0.0_f32; 4]), std::ptr::null_mut());
+        // SAFETY: calls as the driver's documentation has them; four numbers are there, on both sides.
+        unsafe {
+            let copy = self.function::<Copy>("cuMemcpyHtoDAsync_v2");
+            let wait = self.function::<unsafe extern "C" fn(usize) -> Status>("cuStreamSynchronize");
+            checked("cuMemHostAlloc", self.function::<Take>("cuMemHostAlloc")(&raw mut pinned, 16, 0));
+            checked("cuMemcpyHtoDAsync_v2", copy(target.address, pinned, 16, 0));
+            *pinned = if is_early { 1.0 } else { *pinned };
+            checked("cuStreamSynchronize", wait(0));
+            *pinned = 2.0;
+        }
+    }
+
     /// Loads a module from its image.
     pub fn load(&self, image: &[u8]) -> Module {
         type Load = unsafe extern "C" fn(*mut usize, *const c_void) -> Status;

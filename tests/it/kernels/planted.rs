@@ -138,3 +138,33 @@ fn a_read_beyond_the_end_is_named_by_the_sanitizer() {
     assert!(text.contains("heap-buffer-overflow"), "{text}");
     assert!(text.contains("planted.cu"), "{text}");
 }
+
+/// Pinned memory stays as it is until the host knows that a copy from it is complete.
+#[test]
+fn memory_that_is_written_while_it_is_copied_is_found() {
+    if Driver::get().is_none() {
+        return;
+    }
+    for (part, is_found) in [("late", false), ("early", true)] {
+        let name = "kernels::planted::writes_what_was_copied";
+        let run = Command::new(std::env::current_exe().unwrap())
+            .args([name, "--exact", "--ignored"])
+            .env("PART", part)
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&run.stderr);
+        assert_eq!(
+            said.contains("cusim: memory was changed while it was copied to a device"),
+            is_found,
+            "{said}"
+        );
+        assert_eq!(run.status.success(), !is_found, "{part}: {said}");
+    }
+}
+
+#[test]
+#[ignore = "a part of another test, which runs it in a process of its own"]
+fn writes_what_was_copied() {
+    let driver = Driver::get().unwrap();
+    driver.copy_and_write(std::env::var("PART").as_deref() == Ok("early"));
+}

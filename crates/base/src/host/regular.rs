@@ -13,15 +13,22 @@ use std::{
 /// The system's error, or `IsADirectory` for a folder and `InvalidInput` for anything else that is not a
 /// regular file.
 pub fn open_regular(path: &Path) -> io::Result<(File, u64)> {
-    // Then opening a pipe does not block. Looking before would take as long again, and `list` opens 600,000 files of a large sweep.
-    let flags = libc::O_NONBLOCK | libc::O_NOCTTY;
-    let file = match OpenOptions::new().read(true).custom_flags(flags).open(path) {
-        // A socket cannot be opened.
-        Err(e) if e.kind() != io::ErrorKind::NotFound => return check_regular(path).and(Err(e)),
-        opened => opened?,
-    };
+    let (file, _) = open_looked_at(path)?;
+    // It may be another file by now.
     let metadata = file.metadata()?;
     check_kind(metadata.file_type())?;
+    Ok((file, metadata.len()))
+}
+
+/// Like [`open_regular`], with the length that the file had just before. To look at the open file would take as long again, and
+/// `list` reads 600,000 files of a large sweep.
+fn open_looked_at(path: &Path) -> io::Result<(File, u64)> {
+    // To open a pipe lets its writer go on, which then fails.
+    let metadata = fs::metadata(path)?;
+    check_kind(metadata.file_type())?;
+    // If it has become a pipe, this does not wait for a writer.
+    let flags = libc::O_NONBLOCK | libc::O_NOCTTY;
+    let file = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
     Ok((file, metadata.len()))
 }
 
@@ -52,7 +59,7 @@ fn check_kind(kind: FileType) -> io::Result<()> {
 /// # Errors
 /// Those of [`open_regular`].
 pub fn read_regular(path: &Path) -> io::Result<Vec<u8>> {
-    let (mut file, length) = open_regular(path)?;
+    let (mut file, length) = open_looked_at(path)?;
     let mut bytes = Vec::new();
     bytes.try_reserve_exact(usize::try_from(length).unwrap_or(usize::MAX))?;
     file.read_to_end(&mut bytes)?;
@@ -66,7 +73,7 @@ pub fn read_regular(path: &Path) -> io::Result<Vec<u8>> {
 /// Those of [`open_regular`], except for a missing file.
 pub fn is_replaceable(path: &Path, head: &[u8]) -> io::Result<bool> {
     let mut found = Vec::new();
-    match open_regular(path) {
+    match open_looked_at(path) {
         Ok((file, _)) => file.take(head.len() as u64).read_to_end(&mut found)?,
         Err(e) if e.kind() == io::ErrorKind::NotFound => 0,
         Err(e) => return Err(e),
@@ -82,7 +89,7 @@ const MOST_TEXT: u64 = 16 << 20;
 /// # Errors
 /// Those of [`open_regular`]; or the file is not text or is implausibly long.
 pub fn read_text(path: &Path) -> io::Result<String> {
-    let (file, length) = open_regular(path)?;
+    let (file, length) = open_looked_at(path)?;
     // Some extra room, so that the end of the file is found without reallocating.
     let mut text = String::with_capacity(length.min(MOST_TEXT) as usize + 64);
     let length = file.take(MOST_TEXT + 1).read_to_string(&mut text)?;
@@ -105,7 +112,7 @@ fn name(kind: FileType) -> &'static str {
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::net::UnixListener;
+    use std::{io::Write, os::unix::net::UnixListener, sync::mpsc::channel, thread};
 
     use super::*;
 
@@ -136,5 +143,34 @@ mod tests {
         assert!(read_text(&pipe).is_err());
         File::create(&file).unwrap().set_len(MOST_TEXT + 1).unwrap();
         assert_eq!(read_text(&file).unwrap_err().to_string(), "it is longer than 16 MiB");
+    }
+
+    #[test]
+    fn a_pipe_that_is_refused_does_not_let_its_writer_go() {
+        let folder = tempfile::tempdir().unwrap();
+        let pipe = folder.path().join("pipe");
+        assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+        let (started, starts) = channel();
+        let path = pipe.clone();
+        let writer = thread::spawn(move || {
+            started.send(fs::read_link("/proc/thread-self").unwrap()).unwrap();
+            File::create(path)?.write_all(b"1234")
+        });
+        let state = Path::new("/proc").join(starts.recv().unwrap()).join("stat");
+        // It sleeps until there is a reader.
+        while !fs::read_to_string(&state).unwrap().contains(") S ") {
+            thread::yield_now();
+        }
+        open_regular(&pipe).unwrap_err();
+        let mut reader = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(&pipe).unwrap();
+        let mut bytes = [0; 8];
+        let count = loop {
+            match reader.read(&mut bytes) {
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => thread::yield_now(),
+                read => break read.unwrap(),
+            }
+        };
+        assert_eq!(&bytes[..count], b"1234");
+        writer.join().unwrap().unwrap();
     }
 }

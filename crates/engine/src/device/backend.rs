@@ -5,9 +5,9 @@
 //! and [`Backend::synchronize`] must wait for them. A copy returns how much it moved, so that the caller can
 //! count it.
 
-use std::{any::Any, ops::DerefMut};
+use std::any::Any;
 
-use super::{DeviceError, Moved};
+use super::{DeviceError, HostMemory, Moved};
 use crate::{
     op::{BufferId, Op},
     spec::lab::Memory,
@@ -22,9 +22,6 @@ pub(super) fn unknown(device: &str) -> DeviceError {
     misfit(device, "memory that it does not hold")
 }
 
-/// Host memory to copy from and to.
-pub type Staging = Box<dyn DerefMut<Target = [f32]> + Send>;
-
 /// A device's memory, in numbered blocks, and the ops that run on it.
 pub trait Backend: Send {
     /// Allocates a block of `len` elements, all set to `value`.
@@ -35,7 +32,7 @@ pub trait Backend: Send {
     fn bytes(&self) -> u64;
 
     /// Host memory to copy from and to, filled with zeros.
-    fn staging(&mut self, memory: Memory, len: usize) -> Result<Staging, DeviceError>;
+    fn staging(&mut self, memory: Memory, len: usize) -> Result<HostMemory, DeviceError>;
     /// Copies to the device; fills the whole block.
     fn write(&mut self, to: BufferId, from: &[f32]) -> Result<Moved, DeviceError>;
     /// Copies the block's first elements to the host; returns when they have arrived.

@@ -5,6 +5,7 @@
 //! goes through [`Device`], the only place that knows purpose, direction and bytes of every copy.
 
 pub mod backend;
+mod chunk_rows;
 mod clock;
 pub mod cpu;
 #[allow(unsafe_code)]
@@ -20,6 +21,7 @@ use std::{sync::Arc, time::Duration};
 use serde::{Deserialize, Serialize};
 
 pub use crate::op::{FileChange, Reads, RowReader, Store, make_room};
+pub use chunk_rows::{ChunkRows, HostMemory, LentMemory, LentRows};
 pub use clock::{Clock, ClockCost, ClockRecord, PhaseSummary, Timer};
 pub use error::DeviceError;
 pub use ledger::{Kind, Ledger, Line, Purpose};
@@ -148,6 +150,15 @@ pub trait Executor: Send {
     }
     /// Makes `rows` (`[rows, width]`) the contents of a data buffer.
     fn bind(&mut self, buffer: BufferId, rows: &Arc<Vec<f32>>) -> Result<Moved, DeviceError>;
+    /// Memory of the host for this many elements of a chunk, from which the device copies without the host; `None` if it takes
+    /// chunks from ordinary memory.
+    fn lend(&mut self, _elements: usize) -> Result<Option<HostMemory>, DeviceError> {
+        Ok(None)
+    }
+    /// [`Self::bind`] for rows in memory that this device lent, which it holds until they are copied.
+    fn bind_lent(&mut self, _: BufferId, _: &Arc<LentRows>) -> Result<Moved, DeviceError> {
+        Err(backend::misfit("the device", "rows in memory that it did not lend"))
+    }
     /// Makes rows in a file the contents of a buffer of features. Only for a device that uses the host's
     /// memory and fetches rows itself.
     fn bind_file(&mut self, _: BufferId, _: &Arc<dyn RowReader>) -> Result<(), DeviceError> {
@@ -214,6 +225,18 @@ impl Device {
         rows: &Arc<Vec<f32>>,
     ) -> Result<(), DeviceError> {
         self.counted(Kind::HostToDevice, purpose, |e| e.bind(buffer, rows))
+    }
+
+    pub fn bind_chunk(
+        &mut self,
+        purpose: Purpose,
+        buffer: BufferId,
+        rows: &ChunkRows,
+    ) -> Result<(), DeviceError> {
+        self.counted(Kind::HostToDevice, purpose, |e| match rows {
+            ChunkRows::Own(rows) => e.bind(buffer, rows),
+            ChunkRows::Lent(rows) => e.bind_lent(buffer, rows),
+        })
     }
 
     pub fn bind_order(&mut self, order: &Arc<Vec<u32>>) -> Result<(), DeviceError> {

@@ -1,6 +1,6 @@
 //! Rows that are not resident come to their device in chunks: how many rows each chunk has.
 
-use super::{dataset_info::DatasetInfo, run_length::RunLength};
+use super::{dataset_info::DatasetInfo, devices::DeviceId, run_length::RunLength};
 use crate::program::Shard;
 
 /// Approximate bytes of a chunk for a device with its own memory.
@@ -16,7 +16,8 @@ const TOGETHER_PART: u64 = 16;
 /// Maximum chunks in host memory per split when devices work on copies.
 const ON_THE_HOST: u64 = 3;
 
-/// Chunks on a GPU: one in use, one on its way. Each has a copy in pinned host memory.
+/// Chunks on a GPU: one in use, one on its way. As many may be on the host, in pinned memory, until their copies are known to be
+/// complete.
 pub(super) const ON_A_GPU: u64 = 2;
 
 /// The numbers of rows that are brought together, over all devices.
@@ -73,11 +74,14 @@ impl Chunks {
     }
 
     /// The most training and validation chunks in host memory at the same time: one in use, one ready, one
-    /// being read. `is_held`: whether a device computes on the host's chunk itself. It then holds each chunk
-    /// until it gets the next one, even across passes.
-    pub(super) fn on_the_host(&self, is_held: bool) -> [u64; 2] {
+    /// being read. The CPU computes on the host's chunk itself: it holds each until it gets the next one, even across
+    /// passes. A GPU may hold two, with one free for the reader.
+    pub fn on_the_host(&self, used: &[DeviceId]) -> [u64; 2] {
+        let (is_held, is_lent) =
+            (used.contains(&DeviceId::Cpu), used.iter().any(|id| id.own_gpu().is_some()));
         self.passes.map(|[chunks, passes]| match (is_held, passes) {
             (_, 0) => 0,
+            _ if is_lent => chunks.saturating_mul(passes).min(chunks + ON_A_GPU).min(ON_THE_HOST + 1),
             (false, _) => chunks.min(ON_THE_HOST),
             (true, 1) => chunks.min(ON_THE_HOST + 1),
             (true, _) => (chunks + 1).min(ON_THE_HOST + 1),
@@ -114,20 +118,23 @@ mod tests {
     /// The numbers that the reading thread was seen to use: see the tests of `train::feed`.
     #[test]
     fn no_more_chunks_are_counted_than_there_are() {
-        let of = |passes: u64, is_held| {
+        let of = |passes: u64, device: DeviceId| {
             [1, 2, 3, 4, 6].map(|count| {
                 let passes = [[count, passes], [1, 0]];
                 let (train, validation, row_bytes) = (1, 1, 8);
                 let chunks =
                     Chunks { train, validation, train_batch: 1, validation_batch: 1, passes, row_bytes };
-                let [train, validation] = chunks.on_the_host(is_held);
+                let [train, validation] = chunks.on_the_host(&[device]);
                 assert_eq!(validation, 0, "nothing is validated");
                 train
             })
         };
-        assert_eq!(of(1, false), [1, 2, 3, 3, 3]);
-        assert_eq!(of(3, false), [1, 2, 3, 3, 3]);
-        assert_eq!(of(1, true), [1, 2, 3, 4, 4]);
-        assert_eq!(of(3, true), [2, 3, 4, 4, 4]);
+        assert_eq!(of(1, DeviceId::Virtual(0)), [1, 2, 3, 3, 3]);
+        assert_eq!(of(3, DeviceId::Virtual(0)), [1, 2, 3, 3, 3]);
+        assert_eq!(of(1, DeviceId::Cpu), [1, 2, 3, 4, 4]);
+        assert_eq!(of(3, DeviceId::Cpu), [2, 3, 4, 4, 4]);
+        assert_eq!(of(1, DeviceId::Gpu(0)), [1, 2, 3, 4, 4]);
+        assert_eq!(of(2, DeviceId::Gpu(0)), [2, 4, 4, 4, 4]);
+        assert_eq!(of(3, DeviceId::Gpu(0)), [3, 4, 4, 4, 4]);
     }
 }

@@ -163,25 +163,18 @@ impl Rows {
         if facts.in_file() && self.are_split {
             bytes = bytes.saturating_add(facts.rows().saturating_mul(NUMBER));
         }
-        let world_size = places.len();
-        for (rank, place) in places.iter().enumerate() {
-            let shard = Shard { rank, world_size };
-            let chunk = self.chunks.map_or(0, |chunks| chunks.bytes_of(shard, self.validates, [1, 1]));
+        if self.chunks.is_none() {
             // Pinned.
-            let more = match place.own_gpu() {
-                None => 0,
-                Some(_) if self.chunks.is_some() => ON_A_GPU.saturating_mul(chunk),
-                Some(_) => ON_A_GPU.saturating_mul(self.order()),
-            };
-            bytes = bytes.saturating_add(more);
+            let gpus = places.iter().filter(|place| place.own_gpu().is_some()).count() as u64;
+            bytes = bytes.saturating_add(gpus.saturating_mul(2).saturating_mul(self.order()));
         }
-        bytes.saturating_add(self.held(places).0).saturating_add(self.noted(world_size))
+        bytes.saturating_add(self.held(places).0).saturating_add(self.noted(places.len()))
     }
 
     /// Bytes and number of the chunks that the host holds for these devices.
     fn held(&self, places: &[DeviceId]) -> (u64, u64) {
         let Some(chunks) = self.chunks else { return (0, 0) };
-        let mut counts = chunks.on_the_host(places.contains(&DeviceId::Cpu));
+        let mut counts = chunks.on_the_host(places);
         if !self.validates {
             counts[1] = 0;
         }

@@ -62,7 +62,7 @@ use crate::{
     units,
 };
 
-const MOST_READERS: usize = 8;
+const MOST_READERS: usize = 16;
 
 /// The most numbers that a step may hold at one time. It is far more than any memory, and low enough that
 /// sizes computed from it fit into 64 bits.

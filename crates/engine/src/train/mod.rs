@@ -11,6 +11,8 @@ mod device_group;
 mod feed;
 mod files;
 mod flush;
+#[allow(unsafe_code)]
+mod helpers;
 mod init;
 mod lr_scheduler;
 mod metric_buffer;

@@ -343,9 +343,11 @@ impl<'a> TrainLoop<'a> {
                 Ok(Source::File(Prefetch::new(prefetch, self.trial.facts.features).ok()))
             }
             (_, Some(chunks)) => {
-                let (batch, chunk) = match (work, &self.trial.programs.validate) {
-                    (PassKind::Validate, Some(program)) => (program.batch, chunks.validation),
-                    _ => (self.trial.programs.train.batch, chunks.train),
+                let used = &self.trial.devices.used;
+                let [train, validation] = chunks.on_the_host(used);
+                let (batch, chunk, blocks) = match (work, &self.trial.programs.validate) {
+                    (PassKind::Validate, Some(program)) => (program.batch, chunks.validation, validation),
+                    _ => (self.trial.programs.train.batch, chunks.train, train),
                 };
                 let facts = self.trial.facts;
                 let (features, targets) = (facts.features, facts.targets);
@@ -355,8 +357,8 @@ impl<'a> TrainLoop<'a> {
                 if let Store::File(rows) = &mut part.features {
                     *rows = self.counted(Kind::Read, purpose, &**rows);
                 }
-                let is_held = self.trial.devices.used.contains(&DeviceId::Cpu);
-                Ok(Source::Stream(Stream::new(part, cut, is_held)?))
+                let lent = self.group.lend(blocks, move |rank| cut.room(rank))?;
+                Ok(Source::Stream(Stream::new(part, cut, used.contains(&DeviceId::Cpu), lent)?))
             }
         }
     }

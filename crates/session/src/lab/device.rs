@@ -3,11 +3,7 @@
 use std::{collections::BTreeMap, time::Instant};
 
 use crate::{
-    device::{
-        DeviceError, Kind, Ledger, Moved, Purpose,
-        backend::{Backend, Staging},
-        cpu::HostBackend,
-    },
+    device::{DeviceError, HostMemory, Kind, Ledger, Moved, Purpose, backend::Backend, cpu::HostBackend},
     event::Transfer,
     op::{BufferId, Op},
     plan::DeviceId,
@@ -63,7 +59,7 @@ impl Device {
     }
 
     /// Host memory to copy from and to.
-    pub fn staging(&mut self, memory: Memory, len: usize) -> Result<Staging, DeviceError> {
+    pub fn staging(&mut self, memory: Memory, len: usize) -> Result<HostMemory, DeviceError> {
         self.backend.staging(memory, len)
     }
 

@@ -6,8 +6,8 @@ use std::{any::Any, collections::HashMap, mem, ops::Range, time::Duration};
 
 use crate::{
     device::{
-        DeviceError, Moved,
-        backend::{Backend, Staging, misfit, unknown},
+        DeviceError, HostMemory, Moved,
+        backend::{Backend, misfit, unknown},
     },
     op::{
         Access, Buffer, BufferId, InputGradient, Job, Layout, Linear, Op, PARTIAL_SUMS, Role, Slice,
@@ -201,7 +201,7 @@ impl Backend for HostBackend {
         self.blocks.values().map(|block| 4 * block.len() as u64).sum()
     }
 
-    fn staging(&mut self, memory: Memory, len: usize) -> Result<Staging, DeviceError> {
+    fn staging(&mut self, memory: Memory, len: usize) -> Result<HostMemory, DeviceError> {
         match memory {
             Memory::Pageable => Ok(Box::new(vec![0.0; len])),
             Memory::Pinned => {

@@ -1,14 +1,7 @@
 //! A GPU as a backend: tensors are in its memory, and this project's kernels compute on them, in order on one
 //! stream.
 
-use std::{
-    any::Any,
-    cell::Cell,
-    collections::HashMap,
-    ffi::c_void,
-    ops::{Deref, DerefMut},
-    time::Duration,
-};
+use std::{any::Any, cell::Cell, collections::HashMap, ffi::c_void, time::Duration};
 
 use cudarc::driver::sys::CUfunction;
 
@@ -16,12 +9,12 @@ use super::{
     engines::GpuContext,
     ffi::{Context, Gpu},
     launch::{HangTimeout, Shape, arguments, shape},
-    memory::{DeviceMemory, Pinned},
+    memory::{DeviceMemory, pinned_numbers},
 };
 use crate::{
     device::{
-        DeviceError, Moved,
-        backend::{Backend, Staging, misfit, unknown},
+        DeviceError, HostMemory, Moved,
+        backend::{Backend, misfit, unknown},
     },
     op::{BufferId, Cost, Encoder, MOST_COUNTED, Op, Precision, Refused, RunRecord, Slice},
     program::Layout,
@@ -116,29 +109,6 @@ impl CudaBackend {
     }
 }
 
-/// Pinned host memory as f32 elements.
-struct PinnedNumbers {
-    memory: Pinned,
-    len: usize,
-}
-
-impl Deref for PinnedNumbers {
-    type Target = [f32];
-
-    fn deref(&self) -> &[f32] {
-        // SAFETY: `len` elements were allocated, page-aligned and zeroed. The backend waits for copies from
-        // and to this memory before it returns.
-        unsafe { std::slice::from_raw_parts(self.memory.at() as *const f32, self.len) }
-    }
-}
-
-impl DerefMut for PinnedNumbers {
-    fn deref_mut(&mut self) -> &mut [f32] {
-        // SAFETY: as above, and `&mut self` is exclusive.
-        unsafe { std::slice::from_raw_parts_mut(self.memory.at() as *mut f32, self.len) }
-    }
-}
-
 impl Backend for CudaBackend {
     fn alloc(&mut self, block: BufferId, len: usize, value: f32) -> Result<(), DeviceError> {
         let bytes = len.saturating_mul(4);
@@ -167,13 +137,12 @@ impl Backend for CudaBackend {
         self.blocks.values().map(|memory| memory.bytes as u64).sum()
     }
 
-    fn staging(&mut self, memory: Memory, len: usize) -> Result<Staging, DeviceError> {
+    fn staging(&mut self, memory: Memory, len: usize) -> Result<HostMemory, DeviceError> {
         match memory {
             Memory::Pageable => Ok(Box::new(vec![0.0; len])),
             Memory::Pinned => {
-                let bytes = len.saturating_mul(4);
                 self.gpu.context.enter()?;
-                Ok(Box::new(PinnedNumbers { memory: Pinned::new(&self.gpu.context, bytes, "copies")?, len }))
+                pinned_numbers(&self.gpu.context, len, "copies")
             }
         }
     }

@@ -6,12 +6,15 @@ use super::{
     all_reduce::HostAllReduce,
     engines::{GpuContext, Loaded},
     launch::{CallGuard, Event, Stream, Watch},
-    memory::{DeviceLog, Digest, Inputs},
+    memory::{DeviceLog, Digest, Inputs, pinned_numbers},
     progress::Progress,
     proof::Unproven,
 };
 use crate::{
-    device::{Block, DETAILED_STEPS, DeviceError, Executor, Kind, Meters, Moved, PassKind, Purpose, Ran},
+    device::{
+        Block, DETAILED_STEPS, DeviceError, Executor, HostMemory, Kind, LentRows, Meters, Moved, PassKind,
+        Purpose, Ran,
+    },
     program::{Accumulator, BufferId, Layout, MemoryPlan, Phase, SUMS, Slice},
 };
 
@@ -72,6 +75,13 @@ impl CudaExecutor {
             .ok_or_else(|| DeviceError::no_place(&self.gpu.context.name, slice))
     }
 
+    /// The proof of a compiled step is judged by the size of the targets.
+    fn judge_by(&mut self, buffer: BufferId, rows: &[f32]) {
+        if let Some(unproven) = self.unproven.as_mut().filter(|_| buffer == self.layout.train_targets) {
+            unproven.judge_by(rows);
+        }
+    }
+
     fn ran(&mut self) -> Ran {
         Ran {
             non_finite: self.device_log.non_finite(),
@@ -116,13 +126,24 @@ impl Executor for CudaExecutor {
 
     fn bind(&mut self, buffer: BufferId, rows: &Arc<Vec<f32>>) -> Result<Moved, DeviceError> {
         let _inside = self.enter()?;
-        if let Some(unproven) = self.unproven.as_mut().filter(|_| buffer == self.layout.train_targets) {
-            unproven.judge_by(rows);
-        }
+        self.judge_by(buffer, rows);
         let Some(number) = self.layout.data_number(buffer) else { return Ok(Moved::Nothing) };
-        let (waited, uploaded) = self.inputs.bind(&self.gpu, &self.progress.in_flight, number, rows)?;
-        self.progress.uploaded(uploaded);
+        let waited = self.inputs.bind(&self.gpu, number, rows)?;
         Ok(waited.map_or(Moved::Nothing, |waited| moved(size_of_val(&rows[..]), waited)))
+    }
+
+    fn lend(&mut self, elements: usize) -> Result<Option<HostMemory>, DeviceError> {
+        let _inside = self.enter()?;
+        pinned_numbers(&self.gpu.context, elements, "rows on their way").map(Some)
+    }
+
+    fn bind_lent(&mut self, buffer: BufferId, rows: &Arc<LentRows>) -> Result<Moved, DeviceError> {
+        let _inside = self.enter()?;
+        self.judge_by(buffer, rows);
+        let Some(number) = self.layout.data_number(buffer) else { return Ok(Moved::Nothing) };
+        let uploaded = self.inputs.bind_chunk(&self.gpu, &self.progress.in_flight, number, rows)?;
+        self.progress.uploaded(uploaded);
+        Ok(Moved::Bytes(size_of_val(&rows[..]) as u64))
     }
 
     fn bind_order(&mut self, order: &Arc<Vec<u32>>) -> Result<Moved, DeviceError> {

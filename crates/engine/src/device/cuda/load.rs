@@ -16,10 +16,7 @@ use super::{
 use crate::{
     device::{DeviceError, RankLink},
     plan::{Engine, summed},
-    program::{
-        Bf16Copies, Gather, Layout, MemoryPlan, Offsets, Op, Precision, Program, Programs, RowSource,
-        StepSources,
-    },
+    program::{Bf16Copies, Layout, MemoryPlan, Offsets, Precision, Program, Programs, StepSources},
     units,
 };
 
@@ -133,8 +130,6 @@ impl CudaExecutor {
         if engine == Engine::Compiled {
             unproven = Some(compile(&mut train, &gpu, &programs, precision, must_be_faster)?);
         }
-        let first = programs.train.instructions.first().map(|i| &i.op);
-        let streamed = matches!(first, Some(Op::Gather(Gather { source: RowSource::Chunk, .. })));
         let all = [Some(&train), validate.as_ref()].into_iter().flatten();
         let marks = all.clone().map(Loaded::marks).max().unwrap_or(0);
         let records = all.flat_map(|loaded| [Some(&loaded.full), loaded.last.as_ref()]).flatten();
@@ -145,7 +140,7 @@ impl CudaExecutor {
         Ok(Self {
             train,
             validate,
-            inputs: Inputs::new(&gpu, staging, streamed)?,
+            inputs: Inputs::new(&gpu, staging)?,
             device_log,
             digest,
             progress: Progress::new(&gpu, most, marks)?,

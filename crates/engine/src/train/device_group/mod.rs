@@ -10,7 +10,10 @@ use std::{
 
 use crate::{
     collective::Abort,
-    device::{Block, Clock, Device, DeviceError, Grain, Meters, PassKind, Purpose, Ran, RowReader},
+    device::{
+        Block, ChunkRows, Clock, Device, DeviceError, Grain, LentMemory, Meters, PassKind, Purpose, Ran,
+        RowReader,
+    },
     host::lock,
     program::{Accumulator, BufferId, Phase, Shard, Slice},
     units,
@@ -75,19 +78,36 @@ impl DeviceGroup {
         started.map(drop)
     }
 
+    /// Memory for `blocks` chunks from each device that lends some, for its features and its targets, which have at most `room`
+    /// elements.
+    pub fn lend(
+        &mut self,
+        blocks: u64,
+        room: impl Fn(usize) -> [usize; 2] + Send + Sync + 'static,
+    ) -> Result<Vec<Option<[LentMemory; 2]>>, DeviceError> {
+        self.all(move |rank| {
+            let [features, targets] = room(rank.index);
+            let mut lend = |elements| -> Result<Option<LentMemory>, DeviceError> {
+                let all = (0..blocks).map(|_| rank.device.executor.lend(elements));
+                Ok(all.collect::<Result<Option<Vec<_>>, _>>()?.map(LentMemory::new))
+            };
+            Ok(lend(features)?.zip(lend(targets)?).map(Into::into))
+        })
+    }
+
     /// Binds `rows[i]` to device `i`.
     pub fn bind_each(
         &mut self,
         purpose: Purpose,
         buffer: BufferId,
-        rows: &[Arc<Vec<f32>>],
+        rows: &[ChunkRows],
     ) -> Result<(), DeviceError> {
         // Each device takes its rows out of the list, so that they are freed as soon as it no longer needs
         // them.
-        let each: Vec<_> = rows.iter().map(|rows| Mutex::new(Some(Arc::clone(rows)))).collect();
+        let each: Vec<_> = rows.iter().map(|rows| Mutex::new(Some(rows.clone()))).collect();
         let bind = move |rank: &mut Rank| {
             let own = each.get(rank.index).and_then(|rows| rows.lock().ok()?.take());
-            own.map_or(Ok(()), |rows| rank.device.bind(purpose, buffer, &rows))
+            own.map_or(Ok(()), |rows| rank.device.bind_chunk(purpose, buffer, &rows))
         };
         self.all(bind).map(drop)
     }

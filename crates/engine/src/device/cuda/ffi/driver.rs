@@ -28,6 +28,7 @@ functions! {
         fn cuDevicePrimaryCtxRetain(*mut CUcontext, i32);
         fn cuDevicePrimaryCtxRelease_v2(i32);
         fn cuCtxSetCurrent(CUcontext);
+        fn cuCtxGetCurrent(*mut CUcontext);
         fn cuDeviceCanAccessPeer(*mut i32, i32, i32);
         fn cuCtxEnablePeerAccess(CUcontext, u32);
         fn cuMemGetInfo_v2(*mut usize, *mut usize);

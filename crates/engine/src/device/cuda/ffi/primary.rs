@@ -267,11 +267,18 @@ impl Primary {
         rows || !device.is_empty()
     }
 
+    /// The same for pinned memory.
+    pub fn free_unused_pinned(&self) -> bool {
+        let pinned = std::mem::take(&mut self.left().pinned);
+        pinned.iter().for_each(|memory| self.free_pinned(memory.at));
+        !pinned.is_empty()
+    }
+
     /// Frees all that is left; the context must be current.
     fn free_all(&self) {
         self.free_unused();
-        let Left { pinned, streams, events, .. } = std::mem::take(&mut *self.left());
-        pinned.iter().for_each(|memory| self.free_pinned(memory.at));
+        self.free_unused_pinned();
+        let Left { streams, events, .. } = std::mem::take(&mut *self.left());
         events.into_iter().flatten().for_each(|event| self.destroy_event(event));
         streams.into_iter().for_each(|stream| self.destroy_stream(stream));
         self.modules.unload(self.driver);
@@ -292,11 +299,18 @@ fn take(from: &mut Vec<Allocated>, bytes: usize) -> Option<Allocated> {
 impl Drop for Primary {
     fn drop(&mut self) {
         if !self.is_given_up() {
+            // The thread may work with another GPU.
+            let mut current = std::ptr::null_mut();
+            // SAFETY: the pointer is to a live local.
+            unsafe { (self.driver.cuCtxGetCurrent)(&raw mut current) };
             if self.enter() == 0 {
                 self.free_all();
             }
             // SAFETY: `open` retained it once. An error could not be handled.
             unsafe { (self.driver.cuDevicePrimaryCtxRelease_v2)(self.device) };
+            let other = if current == self.handle { std::ptr::null_mut() } else { current };
+            // SAFETY: null, or what the thread had.
+            unsafe { (self.driver.cuCtxSetCurrent)(other) };
         }
         open().retain(|(_, own)| !std::ptr::eq(own.as_ptr(), self));
     }

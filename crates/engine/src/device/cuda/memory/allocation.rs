@@ -7,7 +7,7 @@ use bytemuck::{AnyBitPattern, NoUninit};
 use crate::{
     device::{
         DeviceError,
-        cuda::ffi::{Allocated, Context, OUT_OF_MEMORY},
+        cuda::ffi::{Allocated, Context, NOT_READY, OUT_OF_MEMORY},
     },
     op::{Hyper, Record, RunRecord},
 };
@@ -25,7 +25,8 @@ impl DeviceMemory {
     pub fn new(context: &Arc<Context>, bytes: usize, what: &str) -> Result<Self, DeviceError> {
         let own = |at, room| Self { context: Arc::clone(context), at, bytes, room };
         if let Some(left) = context.primary.take_device(bytes) {
-            return Ok(own(left.at, left.bytes));
+            let own = own(left.at, left.bytes);
+            return if cfg!(debug_assertions) { own.poisoned() } else { Ok(own) };
         }
         let (mut at, room) = (0, bytes.max(16));
         // SAFETY: the pointer is to a live local.
@@ -36,6 +37,19 @@ impl DeviceMemory {
         }
         context.check(status, || format!("taking {bytes} bytes for {what}"))?;
         Ok(own(at, room))
+    }
+
+    /// Makes what an earlier trial wrote NaN, so that tests notice who reads it.
+    fn poisoned(self) -> Result<Self, DeviceError> {
+        let (driver, stream) = (self.context.driver, ptr::null_mut());
+        // SAFETY: this value owns the block, and nothing is queued that uses it.
+        let status = unsafe { (driver.cuMemsetD8Async)(self.at, 0xff, self.room, stream) };
+        self.context.check(status, || "taking memory that was left".into())?;
+        // SAFETY: the default stream is always there.
+        while unsafe { (driver.cuStreamQuery)(stream) } == NOT_READY {
+            std::thread::yield_now();
+        }
+        Ok(self)
     }
 
     /// Leaves it for the next trial before this one ends. All work that uses it must be complete.
@@ -72,12 +86,14 @@ pub struct Pinned {
     context: Arc<Context>,
     base: *mut u8,
     bytes: usize,
-    /// Bytes that the driver allocated.
+    /// Bytes that the driver allocated; 0 for memory that was given away.
     room: usize,
 }
 
 // SAFETY: it is plain memory of the process, owned by this value.
 unsafe impl Send for Pinned {}
+// SAFETY: as above; what has a shared reference only reads.
+unsafe impl Sync for Pinned {}
 
 impl Pinned {
     /// Takes what an earlier trial left, or allocates; `what` names its purpose in an error. All bytes are zero.
@@ -89,7 +105,11 @@ impl Pinned {
             None => {
                 // SAFETY: the pointer is to a live local. Flags 0: ordinary memory (write-combined memory is slow to
                 // read).
-                let status = unsafe { (context.driver.cuMemHostAlloc)(&raw mut base, bytes, 0) };
+                let mut allocate = || unsafe { (context.driver.cuMemHostAlloc)(&raw mut base, bytes, 0) };
+                let mut status = allocate();
+                if status == OUT_OF_MEMORY && context.primary.free_unused_pinned() {
+                    status = allocate();
+                }
                 context.check(status, || format!("taking {bytes} bytes of pinned host memory for {what}"))?;
             }
         }
@@ -97,6 +117,13 @@ impl Pinned {
         // SAFETY: as many bytes were allocated, and nobody else uses them.
         unsafe { ptr::write_bytes(pinned.base, 0, bytes) };
         Ok(pinned)
+    }
+
+    /// Leaves it for the next trial before this one ends. All work that uses it must be complete.
+    pub fn leave(&mut self) {
+        if self.context.primary.leave_pinned(Allocated { at: self.at(), bytes: self.room }) {
+            self.room = 0;
+        }
     }
 
     /// Its address. With unified addressing (on all 64-bit Linux) it is also the device's address.
@@ -141,7 +168,7 @@ impl Pinned {
 impl Drop for Pinned {
     fn drop(&mut self) {
         let (primary, memory) = (&self.context.primary, Allocated { at: self.at(), bytes: self.room });
-        let is_left = self.context.is_idle() && primary.leave_pinned(memory);
+        let is_left = self.room == 0 || self.context.is_idle() && primary.leave_pinned(memory);
         if !is_left && self.context.enter_to_free() {
             primary.free_pinned(memory.at);
         }

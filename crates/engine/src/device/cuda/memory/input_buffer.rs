@@ -12,7 +12,8 @@ use super::{
     staging::Staging,
 };
 use crate::device::{
-    DeviceError,
+    DeviceError, LentRows,
+    backend::misfit,
     cuda::{
         engines::GpuContext,
         ffi::Context,
@@ -22,9 +23,10 @@ use crate::device::{
 
 struct Chunk {
     memory: DeviceMemory,
-    staging: Pinned,
+    /// The rows on the host, until their upload is known to be complete.
+    rows: Option<Arc<LentRows>>,
     begun: Event,
-    /// The upload is complete: its staging memory may be reused, and kernels may read the chunk.
+    /// The upload is complete: kernels may read the chunk.
     uploaded: Event,
     /// Whether the upload's times were not reported yet.
     is_news: bool,
@@ -36,7 +38,7 @@ impl Chunk {
     fn new(context: &Arc<Context>, bytes: usize, what: &str) -> Result<Self, DeviceError> {
         Ok(Self {
             memory: DeviceMemory::new(context, bytes, what)?,
-            staging: Pinned::new(context, bytes, what)?,
+            rows: None,
             begun: Event::timed(context)?,
             uploaded: Event::timed(context)?,
             is_news: false,
@@ -44,8 +46,9 @@ impl Chunk {
         })
     }
 
-    /// Start and end of its last upload, returned only once; the upload must be complete.
+    /// Start and end of its last upload, returned only once; the upload must be complete. Lets go of the rows on the host.
     fn reported(&mut self, in_flight: &InFlightQueue) -> Result<Option<[Instant; 2]>, DeviceError> {
+        self.rows = None;
         if !std::mem::take(&mut self.is_news) {
             return Ok(None);
         }
@@ -86,52 +89,48 @@ impl InputBuffer {
         Ok(waited)
     }
 
-    /// Starts uploading the next chunk; later work in the stream of steps waits for it. Returns start and end
-    /// of the previous upload into the same memory.
+    /// Starts uploading the next chunk, which it holds for that long; later work in the stream of steps waits for it. Returns
+    /// start and end of the previous upload into the same memory.
     pub fn bind_chunk(
         &mut self,
         gpu: &GpuContext,
         (copies, in_flight): (&Stream, &InFlightQueue),
-        rows: &[f32],
+        rows: &Arc<LentRows>,
         what: &str,
     ) -> Result<Option<[Instant; 2]>, DeviceError> {
         let (context, compute) = (&gpu.context, &gpu.stream);
-        if let Some(current) = &self.chunks[self.current] {
+        let doing = || format!("uploading {what}");
+        if let Some(current) = &mut self.chunks[self.current] {
             current.released.record(compute)?;
+            if current.uploaded.happened(doing)? {
+                current.rows = None;
+            }
         }
         let next = 1 - self.current;
-        let bytes = size_of_val(rows);
         let mut reported = None;
         if let Some(chunk) = &mut self.chunks[next] {
-            let doing = || format!("uploading {what}");
             // The upload of two chunks ago, which was complete long ago.
             gpu.until(&chunk.uploaded, doing)?;
             reported = chunk.reported(in_flight)?;
-            if chunk.memory.bytes < bytes {
-                gpu.until(&chunk.released, doing)?;
+            copies.follow(&chunk.released)?;
+        } else {
+            // Allocate both, for the largest chunk, so that none has to be allocated later.
+            for chunk in &mut self.chunks {
+                *chunk = Some(Chunk::new(context, 4 * rows.room(), what)?);
             }
         }
-        // Memory that may still be in use is kept if a wait fails, since freeing it would wait as well.
-        let mut chunk = match self.chunks[next].take() {
-            Some(chunk) if chunk.memory.bytes >= bytes => {
-                copies.follow(&chunk.released)?;
-                chunk
-            }
-            // Larger than any chunk before, which the reader never sends; only this chunk's memory grows.
-            Some(_) => Chunk::new(context, bytes, what)?,
-            None => {
-                // The first chunk: allocate both now, so that none has to be allocated later.
-                self.chunks[1 - next] = Some(Chunk::new(context, bytes, what)?);
-                Chunk::new(context, bytes, what)?
-            }
+        let Some(chunk) =
+            self.chunks[next].as_mut().filter(|chunk| size_of_val(&rows[..]) <= chunk.memory.bytes)
+        else {
+            return Err(misfit(&context.name, "a chunk that is larger than the one before"));
         };
-        chunk.staging.write(0, rows);
+        chunk.rows = Some(Arc::clone(rows));
         chunk.begun.record(copies)?;
-        copies.upload(chunk.memory.at, &chunk.staging, 0, bytes)?;
+        // SAFETY: the slot holds the rows, and nobody writes them, until the copy is complete. They fit.
+        unsafe { copies.upload_from(chunk.memory.at, &rows[..])? };
         chunk.uploaded.record(copies)?;
         chunk.is_news = true;
         compute.follow(&chunk.uploaded)?;
-        self.chunks[next] = Some(chunk);
         self.current = next;
         Ok(reported)
     }

@@ -10,7 +10,7 @@ use super::{
     staging::Staging,
 };
 use crate::device::{
-    DeviceError,
+    DeviceError, LentRows,
     cuda::{
         engines::GpuContext,
         launch::{InFlightQueue, Stream},
@@ -26,13 +26,12 @@ pub struct Inputs {
     pub staging: Staging,
     buffers: [InputBuffer; 4],
     order: OrderBuffer,
-    streamed: bool,
 }
 
 impl Inputs {
-    pub fn new(gpu: &GpuContext, staging: Staging, streamed: bool) -> Result<Self, DeviceError> {
+    pub fn new(gpu: &GpuContext, staging: Staging) -> Result<Self, DeviceError> {
         let copies = Stream::new(&gpu.context)?;
-        Ok(Self { copies, staging, buffers: Default::default(), order: OrderBuffer::new(), streamed })
+        Ok(Self { copies, staging, buffers: Default::default(), order: OrderBuffer::new() })
     }
 
     /// The addresses of the buffers and of the order, for the kernels.
@@ -44,21 +43,25 @@ impl Inputs {
         self.buffers.iter().map(InputBuffer::bytes).sum::<usize>() + self.order.bytes()
     }
 
-    /// Binds rows to a buffer. Returns how long the host waited to upload them, `None` if they were there; and start and end
-    /// of the upload before the last one.
+    /// Binds all rows to a buffer. Returns how long the host waited to upload them, `None` if they were there.
     pub fn bind(
+        &mut self,
+        gpu: &GpuContext,
+        number: usize,
+        rows: &Arc<Vec<f32>>,
+    ) -> Result<Option<Duration>, DeviceError> {
+        self.buffers[number].bind_whole(gpu, &mut self.staging, rows, NAMES[number])
+    }
+
+    /// Binds the next chunk to a buffer. Returns start and end of the upload before the last one.
+    pub fn bind_chunk(
         &mut self,
         gpu: &GpuContext,
         in_flight: &InFlightQueue,
         number: usize,
-        rows: &Arc<Vec<f32>>,
-    ) -> Result<(Option<Duration>, Option<[Instant; 2]>), DeviceError> {
-        let (buffer, what) = (&mut self.buffers[number], NAMES[number]);
-        if self.streamed {
-            let uploaded = buffer.bind_chunk(gpu, (&self.copies, in_flight), rows, what)?;
-            return Ok((Some(Duration::ZERO), uploaded));
-        }
-        Ok((buffer.bind_whole(gpu, &mut self.staging, rows, what)?, None))
+        rows: &Arc<LentRows>,
+    ) -> Result<Option<[Instant; 2]>, DeviceError> {
+        self.buffers[number].bind_chunk(gpu, (&self.copies, in_flight), rows, NAMES[number])
     }
 
     pub fn bind_order(&mut self, gpu: &GpuContext, order: &Vec<u32>) -> Result<(), DeviceError> {

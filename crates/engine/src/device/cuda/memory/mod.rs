@@ -3,6 +3,7 @@
 mod allocation;
 mod device_log;
 mod digest;
+mod host_memory;
 mod input_buffer;
 mod inputs;
 mod resident_rows;
@@ -11,6 +12,7 @@ mod staging;
 pub use allocation::{DeviceMemory, Pinned};
 pub use device_log::DeviceLog;
 pub use digest::Digest;
+pub use host_memory::pinned_numbers;
 pub use inputs::Inputs;
 pub use resident_rows::ResidentRows;
 pub use staging::Staging;

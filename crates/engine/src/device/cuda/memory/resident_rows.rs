@@ -3,8 +3,8 @@
 
 use std::{
     ptr,
-    sync::{Arc, PoisonError, Weak},
-    time::Duration,
+    sync::{Arc, MutexGuard, TryLockError, Weak},
+    time::{Duration, Instant},
 };
 
 use cudarc::driver::sys::CUevent;
@@ -15,9 +15,12 @@ use crate::device::{
     cuda::{
         engines::GpuContext,
         ffi::{Allocated, Primary},
-        launch::Event,
+        launch::{Event, wait::turn},
     },
 };
+
+/// The most bytes of rows that no trial uses when others are uploaded: other folds or splits of the data.
+const MOST_UNUSED: usize = 1 << 30;
 
 /// Rows as a trial uses them. Dropped when its work is complete.
 pub struct Rows {
@@ -62,13 +65,13 @@ impl Rows {
         what: &str,
     ) -> Result<(Self, Option<Duration>), DeviceError> {
         let (primary, bytes) = (&gpu.context.primary, size_of_val(&rows[..]));
-        // Locked until the upload is queued: a trial that begins at the same time then finds the rows.
-        let mut all = primary.rows.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = lock(gpu);
         all.leave_gone(primary);
         if let Some(found) = all.0.iter().find(|own| ptr::eq(own.of.as_ptr(), Arc::as_ptr(rows))) {
             gpu.stream.follow_handle(found.uploaded)?;
             return Ok((found.rows(bytes), None));
         }
+        all.free_oldest(primary);
         let memory = match DeviceMemory::new(&gpu.context, bytes, what) {
             Err(_) if all.free_unused(primary) => DeviceMemory::new(&gpu.context, bytes, what)?,
             memory => memory?,
@@ -84,7 +87,40 @@ impl Rows {
     }
 }
 
+/// Locked until the upload is queued: a trial that begins at the same time then finds the rows. The host does not hang while
+/// another trial uploads; if that one's GPU hangs, it ends there.
+fn lock(gpu: &GpuContext) -> MutexGuard<'_, ResidentRows> {
+    let begun = Instant::now();
+    loop {
+        match gpu.context.primary.rows.try_lock() {
+            Ok(all) => return all,
+            Err(TryLockError::Poisoned(all)) => return all.into_inner(),
+            Err(TryLockError::WouldBlock) => gpu.context.heartbeat.beat(),
+        }
+        turn(begun.elapsed());
+    }
+}
+
+/// Which blocks, of these bytes and the oldest first, exceed [`MOST_UNUSED`].
+fn excess(bytes: Vec<usize>) -> Vec<bool> {
+    let mut all: usize = bytes.iter().sum();
+    let is_freed = |bytes| {
+        let is_freed = bytes > 0 && all > MOST_UNUSED;
+        all -= if is_freed { bytes } else { 0 };
+        is_freed
+    };
+    bytes.into_iter().map(is_freed).collect()
+}
+
 impl ResidentRows {
+    /// Frees rows that no trial uses, if they are too many.
+    fn free_oldest(&mut self, primary: &Primary) {
+        let unused = self.0.iter().map(|own| if own.is_used() { 0 } else { own.memory.bytes });
+        let mut is_freed = excess(unused.collect()).into_iter();
+        let freed = self.0.extract_if(.., |_| is_freed.next().unwrap_or(false));
+        freed.for_each(|own| own.end(primary, false));
+    }
+
     /// Leaves the memory of rows that the host no longer has, and that no trial uses, for the next ones.
     fn leave_gone(&mut self, primary: &Primary) {
         for own in self.0.extract_if(.., |own| own.of.strong_count() == 0 && !own.is_used()) {
@@ -110,5 +146,19 @@ impl Resident {
         if !primary.leave_event(self.uploaded, false) {
             primary.destroy_event(self.uploaded);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_oldest_rows_that_no_trial_uses_are_freed() {
+        let of = |parts: &[usize]| excess(parts.iter().map(|part| part * MOST_UNUSED / 10).collect());
+        assert_eq!(of(&[3, 0, 7]), [false; 3]);
+        // Those of 0 bytes are in use.
+        assert_eq!(of(&[0, 3, 5, 0, 4]), [false, true, false, false, false]);
+        assert_eq!(of(&[3, 5, 0, 20]), [true, true, false, true]);
     }
 }

@@ -1,0 +1,79 @@
+//! Threads that share the parts of a job with the thread that has it, again and again. To start a thread takes longer than a
+//! part of a chunk takes to read.
+
+use std::{
+    io,
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::{
+        Mutex,
+        mpsc::{Receiver, Sender, channel},
+    },
+    thread,
+};
+
+use crate::host::lock;
+
+/// The work of a job, as all threads see it.
+type Work = &'static (dyn Fn() -> io::Result<()> + Sync);
+
+/// The threads, which end when this is dropped.
+pub struct Helpers {
+    work: Vec<Sender<Work>>,
+    done: Receiver<io::Result<()>>,
+}
+
+impl Helpers {
+    /// Starts as many threads as can be started.
+    pub fn new(count: usize) -> Self {
+        let (ended, done) = channel();
+        let start = |_| {
+            let (work, taken) = channel::<Work>();
+            let ended = ended.clone();
+            let body = move || {
+                while let Ok(work) = taken.recv() {
+                    if ended.send(attempt(work)).is_err() {
+                        return;
+                    }
+                }
+            };
+            thread::Builder::new().name("reader".into()).spawn(body).ok().map(|_| work)
+        };
+        Self { work: (0..count).map_while(start).collect(), done }
+    }
+
+    /// The number of threads that share a job.
+    pub fn threads(&self) -> usize {
+        1 + self.work.len()
+    }
+
+    /// Does `work` with each part, at most as many at a time as there are [`Self::threads`]. Returns the error of one that failed.
+    pub fn share<T: Send>(
+        &self,
+        parts: impl Iterator<Item = T>,
+        work: impl Fn(T) -> io::Result<()> + Sync,
+    ) -> io::Result<()> {
+        let parts = Mutex::new(parts.collect::<Vec<_>>());
+        let others = lock(&parts).len().saturating_sub(1);
+        let next = || lock(&parts).pop();
+        let all = || -> io::Result<()> {
+            while let Some(part) = next() {
+                work(part)?;
+            }
+            Ok(())
+        };
+        let all: &(dyn Fn() -> io::Result<()> + Sync) = &all;
+        // SAFETY: only the lifetime changes. Each thread that takes the reference answers when it has done with it, and this
+        // function does not end, by a panic neither, before all have answered.
+        let all: Work = unsafe { std::mem::transmute(all) };
+        let asked = self.work.iter().take(others).filter(|work| work.send(all).is_ok()).count();
+        let own = attempt(all);
+        // An answer that does not come is of a thread that has ended, and no longer has the reference.
+        let answers: Vec<_> = self.done.iter().take(asked).collect();
+        answers.into_iter().fold(own, Result::and)
+    }
+}
+
+fn attempt(work: Work) -> io::Result<()> {
+    catch_unwind(AssertUnwindSafe(work))
+        .unwrap_or_else(|_| Err(io::Error::other("a reading thread has panicked")))
+}
