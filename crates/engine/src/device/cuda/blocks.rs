@@ -34,8 +34,7 @@ impl CudaExecutor {
             _ => self.train.load(&self.gpu)?,
         }
         let loaded = if trains { &self.train } else { self.validate.as_ref().unwrap_or(&self.train) };
-        let batch = usize::try_from(loaded.full.rows).unwrap_or(1).max(1);
-        let own = u64::try_from(loaded.full.own_rows).unwrap_or(0);
+        let (batch, own) = (loaded.full.rows.max(1) as usize, loaded.full.own_rows.max(0) as u64);
         let position = block.position + first * batch;
         // A chunk holds only this device's rows, and starts at the beginning of a batch.
         let offset = (block.offset / batch + first) as u64 * own;
