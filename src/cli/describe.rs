@@ -57,7 +57,7 @@ fn compiled_step(trial: &Trial, machine: &Machine) -> Option<String> {
     let gpu = trial.devices.used.first()?.real_gpu(machine).filter(|_| trial.engine == Engine::Compiled)?;
     let (precision, room) = (trial.spec.devices.precision, gpu.limits.step_room());
     let StepSource { blocks, threads, elements, barriers, .. } =
-        StepSources::new(&trial.programs, precision, room).ok()?.full;
+        StepSources::get(&trial.programs, precision, room).ok()?.full;
     let [shared, room] = [4 * elements as u64, room.shared_bytes].map(units::bytes);
     if blocks > 1 {
         return Some(format!(

@@ -1,5 +1,7 @@
 //! The machine, as planning needs it.
 
+use std::thread;
+
 use super::rates::{self, CpuKey};
 use crate::{
     host,
@@ -63,6 +65,8 @@ fn real_gpus(over_hosts: bool) -> (Vec<Gpu>, String, Option<AllReduceRates>) {
     use super::{gpu_measure, rates::AllReduceKey};
     use crate::{device::cuda, host::nvml::Monitor};
 
+    // The driver takes a tenth of a second to start, and NVML a quarter of that.
+    let _ = thread::Builder::new().name("nvml".to_owned()).spawn(Monitor::of_process);
     let gpus = match cuda::gpus() {
         Ok(gpus) => gpus,
         Err(why) => return (Vec::new(), why, None),

@@ -18,6 +18,7 @@ use super::{
 };
 use crate::{
     collective::ProcessGroup,
+    device::cuda::allow_many_streams,
     host::{SIGUSR1, escape_line, load::Watch, reason, slurm_cpus, stop_on_signals},
     plan::{Machine, Trial, lab::LabTrial},
     record::{GitQuery, Verbosity, command_line, end_at_second_signal, now},
@@ -34,6 +35,9 @@ use crate::{
 /// Runs the command.
 pub fn run(start: &StartOptions, arguments: &[OsString], begun: Instant) -> Result<Exit, Exit> {
     let begun = Start { begun, at: now() };
+    if start.jobs.is_some() {
+        allow_many_streams();
+    }
     let resume = resume::requested(start)?;
     let stop = StopFlag::default();
     let world = hosts::join(start, &resume, &stop)?;
@@ -121,6 +125,9 @@ fn run_loaded(
                 process.share = experiment.share;
             }
             let mut datasets = Datasets::new(&machine);
+            if world.is_none() && start.launch.launcher.is_none() {
+                datasets.begin_gpu(&machine);
+            }
             datasets.world = world.cloned();
             let session = Session::<Trial>::new(process, experiment, datasets);
             match world.filter(|world| world.rank() > 0) {

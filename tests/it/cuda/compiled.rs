@@ -1,6 +1,6 @@
 //! The engine `compiled`: what it reports, and the check that a compiled step must pass before it is used.
 
-use super::{LINREG, Sim, parity::same};
+use super::{super::resume::sweeps::trials, LINREG, Sim, parity::same};
 use crate::process::Sandbox;
 
 const COMPILED: &str = "devices.engine=compiled";
@@ -105,6 +105,48 @@ fn the_kernel_of_the_trial_runs_the_steps_after_its_trial() {
     let before = kept();
     sim.run(&place, &[COMPILED], &[]).ended_by(0);
     assert_eq!(kept(), before);
+}
+
+/// The trials of a sweep that have the same kernel take one proof of it, and go the way that it says.
+#[test]
+fn a_sweep_proves_a_kernel_once() {
+    let Some(sim) = Sim::get() else { return };
+    let place = Sandbox::new(LINREG);
+    let axes = [COMPILED, "trainer.validate_every_epochs=0", "optimizer.sgd.lr=0.01,0.02,0.03,0.04"];
+    let launches = |sim: &Sim, name: &str| {
+        sim.calls()
+            .iter()
+            .filter(|call| call.starts_with("launch ") && call.split(' ').nth(1) == Some(name))
+            .count()
+    };
+    sim.run(&place, &[&axes[..], &["--jobs", "3"]].concat(), &[]).ended_by(0);
+    assert_eq!(launches(&sim, "interpret"), 2);
+    let wrong = Sim::at(&sim.libraries);
+    let sweep = wrong.run(&place, &axes, &[("RUNNER_SIM_FAIL", "miscompile:1")]).ended_by(0);
+    assert_eq!(launches(&wrong, "steps"), 2);
+    for trial in trials(&sweep.0) {
+        assert!(trial.text("run.log").contains("The engine `persistent` runs the steps"));
+    }
+}
+
+/// Four trials repay the kernel that each of them would not.
+#[test]
+fn the_steps_of_a_sweep_count_together() {
+    let Some(sim) = Sim::get() else { return };
+    let place = Sandbox::new(LINREG);
+    let check = |axes: &[&str]| {
+        sim.runner(&place, &[&["check", "spec.toml", "trainer.max_epochs=500"], axes].concat(), &[]).stdout
+    };
+    assert!(check(&[]).contains("engine     persistent: a step may take"));
+    assert!(check(&["seed=0,1,2"]).contains("engine     persistent: a step may take"), "24,000 steps");
+    let text = check(&["seed=0,1,2,3"]);
+    assert!(
+        text.contains("engine     compiled: the sweep has 32,000 steps with this kernel, which repay"),
+        "{text}"
+    );
+    // Those of other sizes have kernels of their own.
+    let text = check(&["data.batch_size=30,31,32,33"]);
+    assert!(text.contains("engine     persistent: a step may take"), "{text}");
 }
 
 #[test]

@@ -54,6 +54,13 @@ pub enum EngineReason {
         /// Whether the estimates follow from measured rates.
         measured: bool,
     },
+    /// The trials of a sweep share a compiled kernel, which none of them would repay alone.
+    Together {
+        /// Steps of all of them.
+        steps: u64,
+        /// As in `Fastest`.
+        steps_s: Vec<(Engine, f64)>,
+    },
     /// The candidates were timed in a few steps on made-up rows.
     Tried {
         tried: Vec<Tried>,

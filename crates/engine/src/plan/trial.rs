@@ -116,6 +116,11 @@ impl Trial {
         has_large_product(&self.programs)
     }
 
+    /// Whether its engine has such a product computed by the library.
+    pub fn uses_products_library(&self) -> bool {
+        self.engine.uses_library() && self.has_large_product()
+    }
+
     /// Names of the targets, if there are several: column names, or numbers from 0.
     pub fn target_names(&self) -> Vec<String> {
         target_names(&self.spec, self.facts)

@@ -26,11 +26,13 @@ pub fn engine(trial: &Trial) -> String {
         }
         EngineReason::Fastest { steps_s, measured } => {
             let by = if *measured { "by measured rates" } else { "as estimated" };
-            let step =
-                |(engine, step_s): &(Engine, f64)| format!("`{}` {}", engine.name(), units::seconds(*step_s));
-            let steps: Vec<_> = steps_s.iter().map(step).collect();
-            format!("a step may take, {by}: {}", steps.join(", "))
+            format!("a step may take, {by}: {}", step_times(steps_s))
         }
+        EngineReason::Together { steps, steps_s } => format!(
+            "the sweep has {} with this kernel, which repay compiling it; a step may take: {}",
+            units::counted(*steps, "step"),
+            step_times(steps_s)
+        ),
         EngineReason::Tried { tried, held, took_s } => {
             let step = |Tried { engine, threads, step_s }: &Tried| {
                 let step = units::seconds(*step_s);
@@ -53,6 +55,12 @@ pub fn engine(trial: &Trial) -> String {
         EngineReason::Begun => "the run began with it".to_owned(),
     };
     format!("{}: {why}", trial.engine.name())
+}
+
+/// "`graph` 14.0 µs, `persistent` 20.0 µs".
+fn step_times(steps_s: &[(Engine, f64)]) -> String {
+    let step = |(engine, step_s): &(Engine, f64)| format!("`{}` {}", engine.name(), units::seconds(*step_s));
+    steps_s.iter().map(step).collect::<Vec<_>>().join(", ")
 }
 
 /// `by NCCL: 547 KiB is more than the 512 KiB of a peer kernel`.

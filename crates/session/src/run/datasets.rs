@@ -48,6 +48,13 @@ impl Datasets {
         }
     }
 
+    /// Begins to open the only GPU of the machine, while the trials are planned.
+    pub fn begin_gpu(&mut self, machine: &Machine) {
+        if matches!(&machine.gpus[..], [gpu] if !gpu.is_virtual) {
+            self.engines.gpus.begin(0);
+        }
+    }
+
     /// Returns the rows that a spec names, from the cache if they are there.
     pub fn open(&mut self, spec: &Spec) -> Result<Arc<Dataset>, Vec<Problem>> {
         let task = if spec.model.loss.classifies() { Task::Classification } else { Task::Regression };

@@ -263,7 +263,10 @@ fn gpu_executor(
         programs,
         engine: trial.engine,
         // An engine that was probed has already shown that it is faster.
-        must_be_faster: matches!(trial.engine_reason, EngineReason::Fastest { .. }),
+        must_be_faster: matches!(
+            trial.engine_reason,
+            EngineReason::Fastest { .. } | EngineReason::Together { .. }
+        ),
         precision: trial.spec.devices.precision,
         seed: trial.spec.seed,
         link,

@@ -16,7 +16,7 @@ use crate::{
     plan::{DeviceId, Engine, EngineReason, PlanError, Trial, Tried},
     program::Programs,
     record::RunDir,
-    spec::{EngineChoice, Spec},
+    spec::{EngineChoice, Precision, Spec},
 };
 
 /// GPU engines are probed if their estimates are within this factor of the fastest; thread counts if their
@@ -81,6 +81,7 @@ pub struct EngineTrials {
 struct Known {
     used: Vec<DeviceId>,
     programs: Arc<Programs>,
+    precision: Precision,
     most_threads: usize,
     reason: EngineReason,
     chosen: (Engine, usize),
@@ -120,11 +121,7 @@ impl EngineTrials {
         data_digest: &str,
         plan: impl Fn(&Spec) -> Result<Trial, PlanError>,
     ) -> Result<Trial, PlanError> {
-        let with = |engine: Engine| {
-            let mut spec = trial.spec.clone();
-            spec.devices.engine = choice(engine);
-            spec
-        };
+        let with = |engine: Engine| with_engine(&trial.spec, engine);
         let read = |folder: RunDir| (folder.spec_text(), folder.data_digest());
         self.begun_runs.extend(self.begun.drain(..).map(read));
         let digest = Some(data_digest.to_owned());
@@ -132,7 +129,9 @@ impl EngineTrials {
             !self.begun_runs.is_empty()
                 && self.begun_runs.contains(&(with(*engine).to_toml(), digest.clone()))
         };
-        if let Some(engine) = steps_s.iter().map(|(engine, _)| *engine).find(is_begun) {
+        // The trials of a sweep may have begun with a kernel that one of them would not repay.
+        let all = steps_s.iter().map(|(engine, _)| *engine).chain([Engine::Compiled]);
+        if let Some(engine) = all.into_iter().find(is_begun) {
             return Ok(because(EngineReason::Begun, plan(&with(engine))?));
         }
         if let Some(Known { chosen: (engine, _), reason, .. }) = self.known(&trial, 1) {
@@ -200,17 +199,28 @@ impl EngineTrials {
 
     fn known(&self, trial: &Trial, most_threads: usize) -> Option<&Known> {
         self.known.iter().find(|known| {
-            (known.most_threads, &known.used) == (most_threads, &trial.devices.used)
+            (known.most_threads, known.precision, &known.used)
+                == (most_threads, trial.spec.devices.precision, &trial.devices.used)
                 && known.programs == trial.programs
         })
     }
 
-    fn keep(&mut self, trial: &Trial, most_threads: usize, chosen: (Engine, usize), reason: EngineReason) {
+    /// Keeps the choice for trials that are planned later, in place of an earlier one.
+    pub(super) fn keep(
+        &mut self,
+        trial: &Trial,
+        most_threads: usize,
+        chosen: (Engine, usize),
+        reason: EngineReason,
+    ) {
+        let earlier = self.known(trial, most_threads).map(std::ptr::from_ref);
+        self.known.retain(|known| Some(std::ptr::from_ref(known)) != earlier);
         if self.known.len() >= MOST_KNOWN {
             self.known.remove(0);
         }
         let (used, programs) = (trial.devices.used.clone(), Arc::clone(&trial.programs));
-        self.known.push(Known { used, programs, most_threads, reason, chosen });
+        let precision = trial.spec.devices.precision;
+        self.known.push(Known { used, programs, precision, most_threads, reason, chosen });
     }
 }
 
@@ -288,6 +298,13 @@ fn stepper(trial: &Trial) -> Result<Stepper, DeviceError> {
     let step_s = stepper.block(Grain::Blocks)?;
     stepper.set_steps(((BLOCK_S / step_s) as usize).clamp(1, all)); // a float cast to an integer saturates
     Ok(stepper)
+}
+
+/// The spec with this engine named.
+pub(super) fn with_engine(spec: &Spec, engine: Engine) -> Spec {
+    let mut spec = spec.clone();
+    spec.devices.engine = choice(engine);
+    spec
 }
 
 /// The same trial with another reason for its engine.

@@ -36,6 +36,7 @@ mod shared;
 mod shared_plans;
 mod stepper;
 mod sweep;
+mod sweep_engine;
 mod sweep_folder;
 mod sweep_progress;
 mod sweep_start;

@@ -200,6 +200,9 @@ pub trait Planned: Sized + Send + Sync {
         threads: usize,
     ) -> Result<Self, PlanError>;
 
+    /// Reconsiders what the trials of a sweep have to share, once all of them are planned.
+    fn settle_together(_: Vec<&mut Self>, _: &mut Self::Shared, _: &Machine, _threads: usize) {}
+
     /// Whether running it would only repeat the trial `earlier`.
     fn repeats(&self, earlier: &Self) -> bool;
 

@@ -58,7 +58,14 @@ pub fn prepare<P: Planned>(
             }
         }
     }
-    if problems.is_empty() { Ok(prepared) } else { Err(problems) }
+    if !problems.is_empty() {
+        return Err(problems);
+    }
+    let all = prepared.iter_mut();
+    let run =
+        all.filter_map(|own| if let Prepared::Run(planned) = own { Some(&mut **planned) } else { None });
+    P::settle_together(run.collect(), shared, machine, threads);
+    Ok(prepared)
 }
 
 /// The first trial that runs, with its number.

@@ -18,10 +18,12 @@ use super::{
     engine_trials::{useful_threads, warm_up},
     hosts::wait_for_ranks,
     resumed::Resumed,
+    sweep_engine::settle_together,
 };
 use crate::{
     collective::ProcessGroup,
     data::{Dataset, FileFingerprint, Weights, read_weights},
+    device::cuda::begin_products_library,
     event::{Closed, Event, Level, Outcome, Status},
     plan::{self, AllReduceMethod, AllReducePlan, Machine, PlanError, ResolvedDevices, Trial},
     record::{
@@ -115,6 +117,10 @@ impl Planned for Trial {
         Ok(planned)
     }
 
+    fn settle_together(trials: Vec<&mut Self>, datasets: &mut Datasets, machine: &Machine, threads: usize) {
+        settle_together(trials, datasets, machine, threads);
+    }
+
     fn goes_on(datasets: &mut Datasets, folders: Vec<RunDir>) {
         datasets.engines.begun = folders;
     }
@@ -177,6 +183,9 @@ impl Planned for Trial {
             return Err(ExecuteError::Data("they have other sizes now".to_owned()));
         }
         let weights = initial_weights(self, datasets).map_err(unreadable)?;
+        if self.uses_products_library() {
+            begin_products_library();
+        }
         datasets.engines.gpus.keep(&self.devices.used);
         Ok(Opened { dataset, weights, world: datasets.world.clone() })
     }
@@ -261,7 +270,7 @@ impl Planned for Trial {
             step: Some(record::StepFacts::new(self)),
             data: Some(data_facts(&ready.dataset)),
             sums: ready.sums.as_ref().map(record::all_reduce),
-            libraries: [self.engine.is_gpu() && self.has_large_product(), nccl],
+            libraries: [self.uses_products_library(), nccl],
             system: Some(self.spec.logging.system_every_s.map(Duration::from_secs_f64)),
             files: RunFiles::Training(TrainingFiles {
                 trial: self,

@@ -1,12 +1,13 @@
 //! Queues blocks of steps: uploads the counters that kernels read, then uses the engine or launches
 //! instructions singly.
 
-use std::time::Instant;
+use std::{sync::PoisonError, time::Instant};
 
 use super::{
-    engines::{Attempt, COMPARED, LaunchKind as Part, Turns},
+    engines::{Attempt, COMPARED, Compiled, LaunchKind as Part, Turns},
     executor::{CudaExecutor, loaded_for},
     launch::Queued,
+    proof::Unproven,
 };
 use crate::{
     device::{Block, DeviceError, Kind, Ledger, Meters, PassKind, Purpose},
@@ -56,7 +57,9 @@ impl CudaExecutor {
             slot: (block.slot + first) as u32,
         };
         let turns = Turns::new(block, first, steps, batch);
-        self.prove(run, table.get(..turns.before_last.min(steps)).filter(|_| trains).unwrap_or_default())?;
+        // By all steps of the block, although the first may be launched one by one: a single step is over before it can be timed.
+        let left = turns.before_last.min(block.steps - first);
+        self.prove(run, block.hyper.get(first..first + left).filter(|_| trains).unwrap_or_default())?;
         let loaded = loaded_for(block.work, &self.train, &self.validate);
         // Set this before queuing: sums through the host wait for steps.
         let slowest_s = steps as f64 * loaded.slowest_s;
@@ -124,13 +127,38 @@ impl CudaExecutor {
         Ok(phases)
     }
 
-    /// Tests the compiled step on the first steps of a block, on a copy of the current state. If the test
-    /// fails, the interpreter runs this block and all later ones.
+    /// Tests the compiled step on the first steps of a block, on a copy of the current state, unless an earlier trial of this
+    /// process has. If the test fails, the interpreter runs this block and all later ones.
     fn prove(&mut self, run: RunRecord, hyper: &[Hyper]) -> Result<(), DeviceError> {
         let Some(unproven) = self.unproven.take_if(|_| !hyper.is_empty()) else { return Ok(()) };
-        let (Some(compiled), Some(interpreter)) = (&self.train.compiled, &self.train.loaded_engine) else {
-            return Ok(());
+        let Some(compiled) = &self.train.compiled else { return Ok(()) };
+        // Locked meanwhile: trials that begin together take one proof, and all go the same way.
+        let mut proofs = compiled.module.proofs.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = proofs.iter().find(|(must_be_faster, _)| *must_be_faster == unproven.must_be_faster);
+        self.notice = match known {
+            Some((_, known)) => known.clone(),
+            None => {
+                let verdict = self.attempt(&unproven, compiled, run, hyper)?;
+                proofs.push((unproven.must_be_faster, verdict.clone()));
+                verdict
+            }
         };
+        drop(proofs);
+        if self.notice.is_some() {
+            self.train.compiled = None;
+        }
+        Ok(())
+    }
+
+    /// Why the interpreter runs the steps, if so, by some steps of both.
+    fn attempt(
+        &self,
+        unproven: &Unproven,
+        compiled: &Compiled,
+        run: RunRecord,
+        hyper: &[Hyper],
+    ) -> Result<Option<String>, DeviceError> {
+        let Some(interpreter) = &self.train.loaded_engine else { return Ok(None) };
         let values = self.layout.whole(self.layout.values);
         let first =
             self.places.place(values).ok_or_else(|| DeviceError::no_place(&self.gpu.context.name, values))?;
@@ -146,10 +174,6 @@ impl CudaExecutor {
         let other = attempt.run(gpu, |places, count| {
             interpreter.interpret(gpu, places, &train.full, count, train.elements)
         })?;
-        self.notice = unproven.verdict(&own, &other);
-        if self.notice.is_some() {
-            self.train.compiled = None;
-        }
-        Ok(())
+        Ok(unproven.verdict(&own, &other))
     }
 }

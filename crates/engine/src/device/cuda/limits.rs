@@ -17,13 +17,13 @@ const PEER_BYTES: [u64; MOST_PEERS + 1] = {
     [four, four, four, four, four, more, more, more, more]
 };
 
-/// Typical fixed seconds per instruction. Persistent block: a few hundred cycles, including the barrier after
-/// it. Cooperative grid: its barrier, reported as 0.7 to 2 µs. Graph: 1.3 µs between dependent nodes, as
-/// reported for an H100, plus the start and end of the kernel itself.
-const INSTRUCTION_S: [f64; 3] = [0.3e-6, 1.5e-6, 2.0e-6];
+/// Typical fixed seconds per instruction, in a persistent block, a cooperative grid and a graph: steps of linear 2 -> 1 (7
+/// instructions) and of 64-32-10 (12) on an H100 and an H200. More than the measured cost of a further small instruction, since
+/// most of them also wait for memory or for a sum over threads.
+const INSTRUCTION_S: [f64; 3] = [0.84e-6, 2.4e-6, 3.0e-6];
 
-/// Estimated share of the peak that small products reach: in one block, in a grid, in tuned kernels.
-const PRODUCT_SHARES: [f64; 3] = [0.2, 0.25, 0.5];
+/// Share of the peak that products reach: in one block, in a grid, in tuned kernels; on the same GPUs.
+const PRODUCT_SHARES: [f64; 3] = [0.03, 0.009, 0.5];
 
 /// Multiply-adds of a multiprocessor per clock in f32 (CUDA C++ programming guide, arithmetic instructions).
 const FMA_PER_CLOCK: f64 = 128.0;

@@ -170,9 +170,10 @@ fn compile(
     must_be_faster: bool,
 ) -> Result<Unproven, DeviceError> {
     let context = &gpu.context;
-    let sources = StepSources::new(programs, precision, context.gpu.limits(false).step_room());
+    let sources = StepSources::get(programs, precision, context.gpu.limits(false).step_room());
     let unusable = |why| DeviceError::Unusable { device: context.name.clone(), why };
-    train.compiled = Some(Compiled::load(context, &sources.map_err(unusable)?)?);
+    let sources = sources.map_err(unusable)?;
+    train.compiled = Some(Compiled::load(context, &sources)?);
     Ok(Unproven::new(programs, precision, must_be_faster, train.interpreter(gpu)))
 }
 

@@ -15,7 +15,7 @@ use crate::{
 /// What a compiled step has to prove.
 pub struct Unproven {
     /// Whether it must be faster too, because the user did not ask for this engine.
-    must_be_faster: bool,
+    pub must_be_faster: bool,
     /// The engine that interprets the steps otherwise.
     interpreter: Engine,
     rule: Rule,

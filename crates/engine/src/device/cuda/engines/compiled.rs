@@ -10,7 +10,7 @@ use crate::{
         DeviceError,
         cuda::{
             ffi::Context,
-            launch::{Event, Module, Shape, allow_shared, arguments, blocks_at_once, launch},
+            launch::{Event, Shape, StepModule, allow_shared, arguments, blocks_at_once, launch},
             memory::DeviceMemory,
         },
     },
@@ -25,7 +25,7 @@ pub struct Compiled {
     last: Option<Kernel>,
     /// A grid's second buffer for the batch.
     ahead: Option<DeviceMemory>,
-    _module: Arc<Module>,
+    pub module: Arc<StepModule>,
 }
 
 struct Kernel {
@@ -41,7 +41,7 @@ impl Compiled {
     pub fn load(context: &Arc<Context>, sources: &StepSources) -> Result<Self, DeviceError> {
         let (full, last) = (&sources.full, sources.last.as_ref());
         let text = full.text.clone() + last.map_or("", |last| &last.text);
-        let module = Module::compiled(context, text)?;
+        let module = StepModule::compiled(context, text)?;
         let kernel = |name: &str, source: &StepSource| {
             let StepSource { blocks, threads, .. } = *source;
             let (function, shared_bytes) = (module.function(context, name)?, 4 * source.elements as u32);
@@ -65,7 +65,7 @@ impl Compiled {
             full: kernel("steps", full)?,
             last: last.map(|last| kernel("last_step", last)).transpose()?,
             ahead: ahead.transpose()?,
-            _module: module,
+            module,
         })
     }
 

@@ -11,6 +11,7 @@ use cudarc::driver::sys::{
 };
 
 use super::library::{self, functions};
+use crate::host::variable;
 
 functions! {
     /// `libcuda.so.1`. Every function exists in drivers since CUDA 11.4, under the name used here.
@@ -86,6 +87,21 @@ pub const OUT_OF_MEMORY: i32 = 2;
 pub const NO_DEVICE: i32 = 100;
 /// `CUDA_ERROR_NOT_READY`: the work is not done yet.
 pub const NOT_READY: i32 = 600;
+
+/// The work queues of a context; the streams of trials that run side by side wait for each other where they share one. The
+/// driver makes 8 unless this says more.
+const QUEUES: (&str, &str) = ("CUDA_DEVICE_MAX_CONNECTIONS", "32");
+
+/// Lets the driver run as many streams at a time as it can, unless the user has said how many. Does nothing once the process has
+/// other threads, which might read the environment meanwhile.
+pub fn allow_many_streams() {
+    let (name, most) = QUEUES;
+    let is_alone = || std::fs::read_dir("/proc/self/task").is_ok_and(|threads| threads.count() == 1);
+    if variable(name).is_none() && is_alone() {
+        // SAFETY: this is the only thread.
+        unsafe { std::env::set_var(name, most) };
+    }
+}
 
 struct Absent {
     why: String,

@@ -10,12 +10,14 @@ use std::{
         Arc, Mutex, MutexGuard, PoisonError, Weak,
         atomic::{AtomicBool, Ordering},
     },
+    thread::{self, JoinHandle},
     time::Duration,
 };
 
 use cudarc::driver::sys::{CUcontext, CUevent, CUstream};
 
 use super::{
+    compiler::Compiler,
     driver::{Driver, OUT_OF_MEMORY, Status},
     gpu::{Gpu, gpu},
 };
@@ -50,18 +52,33 @@ fn open() -> MutexGuard<'static, Vec<(String, Weak<Primary>)>> {
 
 /// The GPUs that a session has used: it keeps their contexts, which take the driver a tenth of a second, until it ends.
 #[derive(Default)]
-pub struct KeptGpus(Vec<Arc<Primary>>);
+pub struct KeptGpus {
+    kept: Vec<Arc<Primary>>,
+    /// The context of a GPU that is surely needed, which a thread opens meanwhile.
+    coming: Option<JoinHandle<Option<Arc<Primary>>>>,
+}
 
 impl KeptGpus {
+    /// Begins to open the context of a GPU, and the compiler, which names itself in the keys of compiled kernels.
+    pub fn begin(&mut self, ordinal: u32) {
+        let Some((driver, gpu)) = Driver::get().ok().zip(gpu(ordinal).ok()) else { return };
+        let architecture = gpu.architecture();
+        // Without a thread the trial itself opens them, and reports why they cannot be opened.
+        let begin = |name: &str| thread::Builder::new().name(name.to_owned());
+        let _ = begin("nvrtc").spawn(move || Compiler::open(driver.version / 1000, architecture).map(drop));
+        self.coming = begin("context").spawn(move || Primary::open(driver, &gpu).ok()).ok();
+    }
+
     /// Keeps the contexts of the GPUs among these devices for the trials that follow. One in which a call has failed is
     /// released first, so that the driver may begin anew.
     pub fn keep(&mut self, devices: &[DeviceId]) {
-        self.0.retain(|own| !own.has_failed());
+        self.kept.extend(self.coming.take().and_then(|coming| coming.join().ok().flatten()));
+        self.kept.retain(|own| !own.has_failed());
         for ordinal in devices.iter().filter_map(|device| device.own_gpu()) {
             let Some((driver, gpu)) = Driver::get().ok().zip(gpu(ordinal).ok()) else { continue };
-            if !self.0.iter().any(|own| own.uuid == gpu.uuid) && !is_given_up(&gpu.uuid) {
+            if !self.kept.iter().any(|own| own.uuid == gpu.uuid) && !is_given_up(&gpu.uuid) {
                 // A trial that loads the GPU meets the same error, and reports it.
-                self.0.extend(Primary::open(driver, &gpu));
+                self.kept.extend(Primary::open(driver, &gpu));
             }
         }
     }

@@ -1,7 +1,6 @@
 //! The kernels, compiled for one GPU or taken from the disk cache, and loaded into its context.
 
 use std::{
-    collections::BTreeMap,
     ffi::CString,
     ptr,
     sync::{Arc, Mutex, OnceLock, PoisonError},
@@ -29,18 +28,48 @@ mod sources;
 /// interpreters take as long to compile as all other kernels together, and most runs need one of the three.
 #[derive(Default)]
 pub struct Modules {
-    /// Locked while one is loaded, so that trials that begin together load it once.
-    loading: Mutex<()>,
-    ops: OnceLock<Ops>,
-    interpret: OnceLock<Alone>,
-    interpret_grid: OnceLock<Alone>,
-    peer_sum: OnceLock<Alone>,
-    /// Those of compiled steps, by their source.
-    steps: Mutex<Vec<(String, Arc<Module>)>>,
+    ops: Once<Ops>,
+    interpret: Once<Alone>,
+    interpret_grid: Once<Alone>,
+    peer_sum: Once<Alone>,
+    steps: Mutex<Vec<(String, Arc<StepModule>)>>,
+}
+
+/// The module of a compiled step.
+pub struct StepModule {
+    module: Once<Module>,
+    /// Results of its proof, for all trials that have it: whether it had to be faster than the interpreter, and why it is not
+    /// used, if so.
+    pub proofs: Mutex<Vec<(bool, Option<String>)>>,
 }
 
 /// The most modules of compiled steps that are kept beside those in use.
 const MOST_STEPS: usize = 64;
+
+/// A value that is made at its first use. Those who need the same value wait until it is made; nobody else does.
+pub struct Once<T> {
+    value: OnceLock<T>,
+    making: Mutex<()>,
+}
+
+impl<T> Default for Once<T> {
+    fn default() -> Self {
+        Self { value: OnceLock::new(), making: Mutex::default() }
+    }
+}
+
+impl<T> Once<T> {
+    fn get<E>(&self, make: impl FnOnce() -> Result<T, E>) -> Result<&T, E> {
+        if let Some(known) = self.value.get() {
+            return Ok(known);
+        }
+        let _one = self.making.lock().unwrap_or_else(PoisonError::into_inner);
+        match self.value.get() {
+            Some(known) => Ok(known),
+            None => make().map(|made| self.value.get_or_init(|| made)),
+        }
+    }
+}
 
 /// The kernels of a context.
 pub struct Kernels {
@@ -87,29 +116,32 @@ unsafe impl Send for Alone {}
 unsafe impl Sync for Alone {}
 
 impl Modules {
-    /// What the cell holds, made now if it is empty.
-    fn get<'m, T>(
-        &'m self,
-        cell: &'m OnceLock<T>,
-        make: impl FnOnce() -> Result<T, DeviceError>,
-    ) -> Result<&'m T, DeviceError> {
-        if let Some(known) = cell.get() {
-            return Ok(known);
+    /// The module for a source, which may have to be loaded. The oldest that no trial has makes room for it.
+    fn step(&self, driver: &Driver, text: String) -> Arc<StepModule> {
+        let mut steps = self.steps.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, known)) = steps.iter().find(|(known, _)| *known == text) {
+            return Arc::clone(known);
         }
-        let _one = self.loading.lock().unwrap_or_else(PoisonError::into_inner);
-        match cell.get() {
-            Some(known) => Ok(known),
-            None => make().map(|made| cell.get_or_init(|| made)),
+        if steps.len() >= MOST_STEPS
+            && let Some(unused) = steps.iter().position(|(_, own)| Arc::strong_count(own) == 1)
+        {
+            let (_, step) = steps.remove(unused);
+            // SAFETY: loaded by `Module::load`, unloaded once; no trial has it.
+            step.module.value.get().map(|module| unsafe { (driver.cuModuleUnload)(module.handle) });
         }
+        let step = Arc::new(StepModule { module: Once::default(), proofs: Mutex::default() });
+        steps.push((text, Arc::clone(&step)));
+        step
     }
 
     /// Unloads all; the context must be current, and nobody may use them any more.
     pub fn unload(&self, driver: &Driver) {
         let alone = [&self.interpret, &self.interpret_grid, &self.peer_sum];
-        let alone = alone.into_iter().filter_map(|cell| Some(cell.get()?.module.handle));
+        let alone = alone.into_iter().filter_map(|cell| Some(cell.value.get()?.module.handle));
         let steps = std::mem::take(&mut *self.steps.lock().unwrap_or_else(PoisonError::into_inner));
-        let steps = steps.iter().map(|(_, module)| module.handle);
-        for handle in self.ops.get().map(|ops| ops.module.handle).into_iter().chain(alone).chain(steps) {
+        let steps = steps.iter().filter_map(|(_, step)| Some(step.module.value.get()?.handle));
+        for handle in self.ops.value.get().map(|ops| ops.module.handle).into_iter().chain(alone).chain(steps)
+        {
             // SAFETY: loaded by `Module::load`, unloaded once.
             unsafe { (driver.cuModuleUnload)(handle) };
         }
@@ -122,8 +154,8 @@ impl Kernels {
     }
 
     pub fn ops(&self) -> Result<&Ops, DeviceError> {
-        let (context, modules) = (&self.context, &self.context.primary.modules);
-        modules.get(&modules.ops, || {
+        let context = &self.context;
+        context.primary.modules.ops.get(|| {
             let module = Module::of_kernels(context, "op", |name| !ALONE.contains(&name))?;
             let function = |name| module.function(context, name);
             Ok(Ops {
@@ -161,11 +193,11 @@ impl Kernels {
 
     fn alone(
         &self,
-        cell: &OnceLock<Alone>,
+        cell: &Once<Alone>,
         name: &'static str,
         prepare: impl FnOnce(CUfunction) -> Result<(), DeviceError>,
     ) -> Result<CUfunction, DeviceError> {
-        let kernel = self.context.primary.modules.get(cell, || {
+        let kernel = cell.get(|| {
             let module = Module::of_kernels(&self.context, name, |other| other == name)?;
             let function = module.function(&self.context, name)?;
             prepare(function)?;
@@ -182,29 +214,27 @@ impl Ops {
     }
 }
 
-impl Module {
+impl StepModule {
     /// Loads kernels from a separate source, which may call the functions of all kernels. The code comes from
     /// an earlier trial, the cache or the compiler.
     pub fn compiled(context: &Arc<Context>, text: String) -> Result<Arc<Self>, DeviceError> {
-        let mut steps = context.primary.modules.steps.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((_, known)) = steps.iter().find(|(known, _)| *known == text) {
-            return Ok(Arc::clone(known));
-        }
-        let source = sources::with_kernels(|_| false) + &text;
-        let code = cached(context, "step.cu", &source);
-        let unusable = |why| DeviceError::Unusable { device: context.name.clone(), why };
-        let module = Arc::new(Self::load(context, &code.map_err(unusable)?.code)?);
-        if steps.len() >= MOST_STEPS
-            && let Some(unused) = steps.iter().position(|(_, own)| Arc::strong_count(own) == 1)
-        {
-            let (_, module) = steps.remove(unused);
-            // SAFETY: loaded by `load`, unloaded once; no trial has it.
-            unsafe { (context.driver.cuModuleUnload)(module.handle) };
-        }
-        steps.push((text, Arc::clone(&module)));
-        Ok(module)
+        let step = context.primary.modules.step(context.driver, text.clone());
+        step.module.get(|| {
+            let code = cached(context, "step.cu", &(sources::with_kernels(|_| false) + &text));
+            let unusable = |why| DeviceError::Unusable { device: context.name.clone(), why };
+            Module::load(context, &code.map_err(unusable)?.code)
+        })?;
+        Ok(step)
     }
 
+    pub fn function(&self, context: &Context, name: &str) -> Result<CUfunction, DeviceError> {
+        let not_loaded =
+            || DeviceError::Unusable { device: context.name.clone(), why: "it is not loaded".into() };
+        self.module.value.get().ok_or_else(not_loaded)?.function(context, name)
+    }
+}
+
+impl Module {
     /// Loads kernels of this project: those whose names are kept, known by `part`.
     fn of_kernels(
         context: &Arc<Context>,
@@ -234,8 +264,9 @@ impl Module {
     }
 }
 
-/// Machine code that this process has used before, by architecture and part.
-static CODE: Mutex<BTreeMap<(i32, &str), Vec<u8>>> = Mutex::new(BTreeMap::new());
+/// The code of a part of the kernels for an architecture, once this process has used it.
+type Code = ((i32, &'static str), Arc<Once<Vec<u8>>>);
+static CODE: Mutex<Vec<Code>> = Mutex::new(Vec::new());
 
 /// Why the next process has to compile again what this one has compiled.
 static CACHE_TROUBLE: Mutex<Option<String>> = Mutex::new(None);
@@ -249,16 +280,21 @@ pub fn cache_trouble() -> Option<String> {
 /// The machine code of a part of the kernels: from this process, the disk cache or the compiler.
 fn code(context: &Context, part: &'static str, source: impl FnOnce() -> String) -> Result<Vec<u8>, String> {
     let key = (context.gpu.architecture(), part);
-    let mut known = CODE.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some(code) = known.get(&key) {
-        return Ok(code.clone());
-    }
-    let Entry { code, trouble } = cached(context, "kernels.cu", &source())?;
-    if trouble.is_some() {
-        *CACHE_TROUBLE.lock().unwrap_or_else(PoisonError::into_inner) = trouble;
-    }
-    known.insert(key, code.clone());
-    Ok(code)
+    let mut all = CODE.lock().unwrap_or_else(PoisonError::into_inner);
+    let known = all.iter().find(|(own, _)| *own == key).map(|(_, code)| Arc::clone(code));
+    let code = known.unwrap_or_else(|| {
+        all.push((key, Arc::default()));
+        Arc::clone(&all[all.len() - 1].1)
+    });
+    drop(all);
+    let made = code.get(|| {
+        let Entry { code, trouble } = cached(context, "kernels.cu", &source())?;
+        if trouble.is_some() {
+            *CACHE_TROUBLE.lock().unwrap_or_else(PoisonError::into_inner) = trouble;
+        }
+        Ok::<_, String>(code)
+    });
+    made.cloned()
 }
 
 /// The machine code of a source, from the cache on disk or from the compiler.
