@@ -238,6 +238,9 @@ unsafe fn tile<V: Vector, const R: usize, const C: usize, const PART: bool>(
             Order::Rows => (s.lhs_stride, 1),
             Order::Columns => (1, s.lhs_stride),
         };
+        // In bytes: adding a scaled register takes the ports of multiply-adds on Intel's processors (`llvm-mca
+        // -mcpu=sapphirerapids`: 16.5 cycles per k, and 15.1 so).
+        let (k_bytes, rhs_bytes) = (4 * k_stride, 4 * s.rhs_stride);
         // One pointer per three rows: one per row would not fit the registers.
         let mut third: [*const f32; 5] =
             std::array::from_fn(|i| s.lhs.as_ptr().wrapping_add((3 * i).wrapping_mul(row_stride)));
@@ -260,9 +263,9 @@ unsafe fn tile<V: Vector, const R: usize, const C: usize, const PART: bool>(
                     }
                 });
                 for pointer in &mut third {
-                    *pointer = V::opaque(pointer.wrapping_add(k_stride));
+                    *pointer = V::opaque(pointer.wrapping_byte_add(k_bytes));
                 }
-                rhs = rhs.wrapping_add(s.rhs_stride);
+                rhs = rhs.wrapping_byte_add(rhs_bytes);
             }
         }
         let store = |to: *mut f32, c: usize, v: V| {
