@@ -1,14 +1,13 @@
 """JAX on a GPU, as its fastest users write it: the rows are on the device, an epoch with its shuffle is one
-jitted `lax.scan`, and every step's loss stays on the device until the end. Prints one line of JSON.
+jitted `lax.scan`, and every step's loss stays on the device until the end. Speaks with its driver as `turns.py` says.
 
-    python jax_fit.py JOB --data FOLDER --precision f32         steps per second of one training
-    python jax_fit.py JOB --data FOLDER --trials 1000           many trainings at once, by `vmap` over seeds
+    echo scan | python jax_fit.py JOB --data FOLDER --precision f32     steps per second of one training
+    echo vmap | python jax_fit.py JOB --data FOLDER --trials 1000       many trainings at once, by `vmap` over seeds
 
 f32 sets JAX's product precision to `highest`; its default on a GPU is TF32. bf16 casts parameters and
 activations, and keeps f32 parameters for the update."""
 
 import argparse
-import json
 import time
 from functools import partial
 
@@ -18,6 +17,7 @@ import numpy as np
 import optax
 
 from jobs import JOBS, SWEEPS, paths
+from turns import serve
 
 PRODUCTS = {"f32": "highest", "tf32": "tensorfloat32", "bf16": "default"}
 
@@ -65,26 +65,30 @@ def make_epoch(job, optimizer, precision):
 
 
 def rate(job, x, y, optimizer, precision, steps):
-    """Steps per second of one training; the first epoch, which compiles, is not timed."""
+    """Compiles an epoch, then gives a function that times steps per second of one training."""
     layers = parameters(jax.random.key(0), job.widths)
-    state = layers, optimizer.init(layers)
     epoch = jax.jit(make_epoch(job, optimizer, precision), donate_argnums=0)
-    state, _ = jax.block_until_ready(epoch(state, jax.random.key(0), x, y))
+    trained = [jax.block_until_ready(epoch((layers, optimizer.init(layers)), jax.random.key(0), x, y))[0]]
     per_epoch = -(-len(x) // job.batch)
     epochs = max(1, round(steps / per_epoch))
-    start = time.perf_counter()
-    losses = []
-    for number in range(epochs):
-        state, of_epoch = epoch(state, jax.random.key(number), x, y)
-        losses.append(of_epoch)
-    kept = np.concatenate([np.asarray(of_epoch) for of_epoch in losses])
-    seconds = time.perf_counter() - start
-    return {"steps_per_s": len(kept) / seconds, "finite": bool(np.isfinite(kept).all())}
+
+    def timed():
+        start = time.perf_counter()
+        state, losses = trained.pop(), []
+        for number in range(epochs):
+            state, of_epoch = epoch(state, jax.random.key(number), x, y)
+            losses.append(of_epoch)
+        kept = np.concatenate([np.asarray(of_epoch) for of_epoch in losses])
+        seconds = time.perf_counter() - start
+        trained.append(state)
+        return {"steps_per_s": len(kept) / seconds, "finite": bool(np.isfinite(kept).all())}
+
+    return timed
 
 
 def sweep(job, x, y, optimizer, trials):
-    """Seconds of all trials together, as one jitted `vmap` over seeds of weights and orders, with every loss
-    copied to the host; the first call, which compiles, is not timed."""
+    """Compiles all trials together, as one `vmap` over seeds of weights and orders; gives a function that times them,
+    with every loss copied to the host."""
     epoch = make_epoch(job, optimizer, "f32")
 
     def trial(seed):
@@ -96,9 +100,13 @@ def sweep(job, x, y, optimizer, trials):
     trained = jax.jit(jax.vmap(trial))
     seeds = jnp.arange(trials)
     np.asarray(trained(seeds))
-    start = time.perf_counter()
-    losses = np.asarray(trained(seeds))
-    return {"wall_s": time.perf_counter() - start, "finite": bool(np.isfinite(losses).all())}
+
+    def timed():
+        start = time.perf_counter()
+        losses = np.asarray(trained(seeds))
+        return {"wall_s": time.perf_counter() - start, "finite": bool(np.isfinite(losses).all())}
+
+    return timed
 
 
 def main():
@@ -116,10 +124,10 @@ def main():
     x, y = (jnp.asarray(np.load(path)) for path in paths(job, args.data))
     optimizer = {"sgd": optax.sgd, "adam": optax.adam}[job.optimizer](job.lr)
     if args.trials:
-        row = {"variant": "vmap"} | sweep(job, x, y, optimizer, args.trials)
+        variants = {"vmap": lambda: sweep(job, x, y, optimizer, args.trials)}
     else:
-        row = {"variant": "scan"} | rate(job, x, y, optimizer, args.precision, args.steps or job.rival_steps)
-    print(json.dumps(row | {"jax": jax.__version__}))
+        variants = {"scan": lambda: rate(job, x, y, optimizer, args.precision, args.steps or job.rival_steps)}
+    serve(variants, {"jax": jax.__version__})
 
 
 if __name__ == "__main__":

@@ -1,15 +1,14 @@
 """PyTorch on a GPU: eager, one step captured as a CUDA graph, torch.compile in two modes, and only the
 products of a step. Optimizers are the fused ones. Rows are on the device and are indexed there; every step's
 loss stays on the device and is copied once, which is the fastest way that PyTorch's users have. Compiling and
-tuning happen in the warm-up, which is not timed. Prints one line of JSON per variant.
+tuning happen in the warm-up, which is not timed. Speaks with its driver as `turns.py` says.
 
-    python torch_fit.py JOB --data FOLDER --precision f32 --variants eager,graph,compile,reduce-overhead,products
+    echo graph | python torch_fit.py JOB --data FOLDER --precision f32 --variants graph
 
 With --device cpu it runs without a GPU, only to test this script, and leaves out what needs CUDA graphs."""
 
 import argparse
 import ast
-import json
 import time
 from pathlib import Path
 
@@ -17,6 +16,7 @@ import torch
 from torch import nn
 
 from jobs import JOBS, paths
+from turns import serve
 
 WARM_UP = 20
 
@@ -71,17 +71,22 @@ class Fit:
             torch.cuda.synchronize()
 
     def rate(self, step, steps):
+        """Warms up, then gives a function that times `steps` steps."""
         for index in self.batches(WARM_UP):
             step(index)
         self.synchronize()
-        losses = torch.empty(steps, device=self.device)
-        start = time.perf_counter()
-        for i, index in enumerate(self.batches(steps)):
-            losses[i] = step(index)
-        kept = losses.cpu()
-        self.synchronize()
-        seconds = time.perf_counter() - start
-        return {"steps_per_s": steps / seconds, "finite": bool(kept.isfinite().all())}
+
+        def timed():
+            losses = torch.empty(steps, device=self.device)
+            start = time.perf_counter()
+            for i, index in enumerate(self.batches(steps)):
+                losses[i] = step(index)
+            kept = losses.cpu()
+            self.synchronize()
+            seconds = time.perf_counter() - start
+            return {"steps_per_s": steps / seconds, "finite": bool(kept.isfinite().all())}
+
+        return timed
 
 
 def eager(fit, steps):
@@ -160,16 +165,10 @@ def main():
     torch.backends.cuda.matmul.allow_tf32 = args.precision == "tf32"
     torch.backends.cudnn.allow_tf32 = args.precision == "tf32"
     job = JOBS[args.job]
-    for variant in args.variants.split(","):
-        if variant in ON_GPUS and args.device == "cpu":
-            continue
-        row = {"variant": variant, "torch": torch.__version__}
-        try:
-            fit = Fit(job, args.data, args.precision, args.device)
-            row |= VARIANTS[variant](fit, args.steps or job.rival_steps)
-        except Exception as fault:  # a variant that fails must not stop the others
-            row["error"] = f"{type(fault).__name__}: {fault}"[:500]
-        print(json.dumps(row), flush=True)
+    steps = args.steps or job.rival_steps
+    prepare = lambda variant: VARIANTS[variant](Fit(job, args.data, args.precision, args.device), steps)
+    names = [name for name in args.variants.split(",") if name not in ON_GPUS or args.device == "cuda"]
+    serve({name: (lambda name=name: prepare(name)) for name in names}, {"torch": torch.__version__})
 
 
 if __name__ == "__main__":
