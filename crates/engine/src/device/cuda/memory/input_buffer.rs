@@ -157,16 +157,27 @@ struct Order {
     released: Event,
 }
 
+impl Order {
+    fn new(context: &Arc<Context>, bytes: usize, what: &str) -> Result<Self, DeviceError> {
+        Ok(Self {
+            memory: DeviceMemory::new(context, bytes, what)?,
+            staging: Pinned::new(context, bytes, what)?,
+            uploaded: Event::plain(context)?,
+            released: Event::plain(context)?,
+        })
+    }
+}
+
 /// The orders of rows of some epochs, and those of the next ones.
 #[derive(Default)]
 pub struct OrderBuffer {
-    places: [Option<Order>; 2],
+    places: Option<[Order; 2]>,
     current: usize,
 }
 
 impl OrderBuffer {
     pub fn at(&self) -> u64 {
-        self.places[self.current].as_ref().map_or(0, |order| order.memory.at)
+        self.places.as_ref().map_or(0, |places| places[self.current].memory.at)
     }
 
     pub fn bytes(&self) -> usize {
@@ -179,28 +190,21 @@ impl OrderBuffer {
         let (context, compute) = (&gpu.context, &gpu.stream);
         let (bytes, room) = (size_of_val(&order[..]), size_of::<u32>() * order.capacity());
         let what = "the order of rows";
-        if let Some(current) = &self.places[self.current] {
-            current.released.record(compute)?;
+        let places = match &mut self.places {
+            Some(places) => places,
+            none => none.insert([Order::new(context, room, what)?, Order::new(context, room, what)?]),
+        };
+        places[self.current].released.record(compute)?;
+        let next = &mut places[1 - self.current];
+        gpu.until(&next.uploaded, || format!("uploading {what}"))?;
+        if next.memory.bytes < bytes {
+            *next = Order::new(context, room, what)?;
         }
-        let place = &mut self.places[1 - self.current];
-        if let Some(known) = place {
-            gpu.until(&known.uploaded, || format!("uploading {what}"))?;
-            copies.follow(&known.released)?;
-        }
-        if place.as_ref().is_none_or(|known| known.memory.bytes < bytes) {
-            *place = Some(Order {
-                memory: DeviceMemory::new(context, room, what)?,
-                staging: Pinned::new(context, room, what)?,
-                uploaded: Event::plain(context)?,
-                released: Event::plain(context)?,
-            });
-        }
-        if let Some(next) = place {
-            next.staging.write(0, order);
-            copies.upload(next.memory.at, &next.staging, 0, bytes)?;
-            next.uploaded.record(copies)?;
-            compute.follow(&next.uploaded)?;
-        }
+        copies.follow(&next.released)?;
+        next.staging.write(0, order);
+        copies.upload(next.memory.at, &next.staging, 0, bytes)?;
+        next.uploaded.record(copies)?;
+        compute.follow(&next.uploaded)?;
         self.current = 1 - self.current;
         Ok(())
     }
