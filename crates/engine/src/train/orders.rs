@@ -26,8 +26,8 @@ struct Request {
 pub(super) struct Orders {
     seed: u64,
     rows: usize,
-    /// The most epochs that are wanted at once.
-    most: usize,
+    /// Epochs that the memory has room for at least: a GPU takes no more later than at the start.
+    room: usize,
     /// All epochs of the run.
     all: u64,
     is_gpu: bool,
@@ -42,12 +42,13 @@ pub(super) struct Orders {
 
 impl Orders {
     pub fn new(trial: &Trial) -> Self {
+        let is_gpu = trial.engine.is_gpu();
         Self {
             seed: trial.spec.shuffle_seed(),
             rows: trial.facts.train_rows,
-            most: usize::try_from(trial.stretch(0)).unwrap_or(1),
+            room: if is_gpu { usize::try_from(trial.stretch(0)).unwrap_or(1) } else { 1 },
             all: trial.steps.div_ceil(trial.steps_per_epoch.max(1)),
-            is_gpu: trial.engine.is_gpu(),
+            is_gpu,
             bound: Arc::default(),
             ahead: None,
             asked: None,
@@ -75,7 +76,7 @@ impl Orders {
             }
         };
         orders.truncate(epochs * self.rows);
-        make_room(&mut orders, self.most.max(epochs) * self.rows, "their order")?;
+        make_room(&mut orders, self.room.max(epochs) * self.rows, "their order")?;
         for epoch in (first..).take(epochs).skip(orders.len() / self.rows.max(1)) {
             epoch_order(self.seed, epoch, self.rows as u32, &mut orders);
         }
@@ -131,7 +132,7 @@ mod tests {
         let orders = |is_gpu| Orders {
             seed: 3,
             rows: ROWS,
-            most: 8,
+            room: 8,
             all: 40,
             is_gpu,
             bound: Arc::default(),

@@ -42,7 +42,7 @@ impl CudaExecutor {
         let (data, order) = self.inputs.addresses();
         let run = RunRecord {
             data,
-            order: order + (size_of::<u32>() * in_order) as u64,
+            order: if order == 0 { 0 } else { order + (size_of::<u32>() * in_order) as u64 },
             log: self.device_log.log(),
             hyper: if table.is_empty() { 0 } else { self.gpu.run.at + size_of::<RunRecord>() as u64 },
             sums: self.device_log.sums(),
