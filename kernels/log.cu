@@ -42,7 +42,9 @@ __device__ __forceinline__ void next_step(Run& run, int rows, int own_rows) {
     run.slot += 1;
     run.offset += own_rows;
     run.position += rows;
-    if (run.position >= run.rows) run.order += run.rows, run.position = 0;   // the next epoch
+    if (run.position < run.rows) return;
+    run.position = 0;   // of the next epoch
+    if (run.order) run.order += run.rows;
 }
 
 extern "C" __global__ void op_log_append(Op op, float* arena, Run* run) { log_append_op(op, arena, *run, Launch()); }

@@ -8,7 +8,7 @@ table! {
         /// When training rows leave the device.
         pub policy: Policy = Policy::Buffered,
         // Accepted (without effect) under other policies, so that a sweep over policies can set it once.
-        /// Steps in a block of `buffered` (one epoch); else without effect.
+        /// Steps in a block of `buffered` (an epoch, or several short ones); else without effect.
         pub flush_every: Option<u64> = None => some(count),
         /// Seconds after which `buffered` moves a block that is not full, so that a kill loses no more than these.
         pub flush_every_s: f64 = 10.0 => interval,

@@ -1,7 +1,7 @@
 //! No unnecessary waits: checks the driver calls and the run's own records.
 
 use super::{LINREG, Sim, plus};
-use crate::process::{Sandbox, Table};
+use crate::process::{Folder, Sandbox, Table};
 
 /// Count and bytes of one row of `transfers.csv`.
 fn line(transfers: &Table, kind: &str, purpose: &str) -> Option<(u64, String)> {
@@ -53,6 +53,33 @@ fn buffered_waits_only_where_it_flushes() {
             "orders of several epochs at once, not {count} of {bytes} bytes"
         );
         assert_eq!(line(&transfers, "d2h", "parameters").map(|l| l.0), Some(1), "the model, once");
+    }
+}
+
+/// Epochs that run as one stretch, those with a validation after each, and blocks of one step take the same steps.
+#[test]
+fn a_stretch_of_epochs_changes_no_number() {
+    let Some(sim) = Sim::get() else { return };
+    let place = Sandbox::new(LINREG);
+    for engine in ["persistent", "cooperative", "graph", "launch", "compiled"] {
+        for shuffle in ["true", "false"] {
+            let run = |more: &[&str]| {
+                let own = [format!("devices.engine={engine}"), format!("data.shuffle={shuffle}")];
+                let own = own.iter().map(String::as_str).chain(["trainer.max_epochs=7"]);
+                let arguments: Vec<&str> = own.chain(more.iter().copied()).collect();
+                sim.run(&place, &arguments, &[]).ended_by(0)
+            };
+            let numbers = |run: &Folder| {
+                let rows = run.metrics().only("split", "train");
+                ["step", "epoch", "rows", "loss"].map(|name| rows.column(name).join(" "))
+            };
+            let whole = run(&["trainer.validate_every_epochs=0"]);
+            let launches = line(&whole.table("transfers.csv"), "h2d", "launch").unwrap().0;
+            assert!(engine == "launch" || launches < 7 + 7, "{engine}: {launches} blocks");
+            for more in [&["trainer.validate_every_epochs=1"][..], &["logging.policy=immediate"]] {
+                assert_eq!(numbers(&run(more)), numbers(&whole), "{engine}, shuffle {shuffle}, {more:?}");
+            }
+        }
     }
 }
 

@@ -148,7 +148,7 @@ const PARTS: [(&str, Part); 9] = [
         (0..3).try_for_each(|_| rank.executor.write(values, &vec![0.0; values.len]).map(drop))
     }),
     ("a place for an order", |rank| {
-        (0..3).try_for_each(|_| rank.executor.bind_order(&Arc::new(vec![0; ROWS])).map(drop))
+        (0..5).try_for_each(|_| rank.executor.bind_order(&Arc::new(vec![0; ROWS])).map(drop))
     }),
     ("a place for a chunk", |rank| (0..4).try_for_each(|_| rank.bind())),
 ];

@@ -149,7 +149,9 @@ impl Rows {
                 let copies = if copies { Bf16Copies::elements(programs) } else { 0 };
                 let arena = NUMBER * (MemoryPlan::new(programs).elements() + copies) as u64;
                 let chunks = ON_A_GPU.saturating_mul(chunk());
-                [log, self.gpu_fixed_bytes, self.resident(), chunks]
+                // The next orders go up while steps read the present ones.
+                let order = if self.chunks.is_some() { 0 } else { self.order() };
+                [log, self.gpu_fixed_bytes, self.resident(), order, chunks]
                     .into_iter()
                     .fold(arena, u64::saturating_add)
             }

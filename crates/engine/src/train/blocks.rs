@@ -1,18 +1,18 @@
 //! The steps of an epoch, in blocks that run on the devices without the host, and what ends a run between two
 //! blocks.
 
-use std::{io, sync::Arc, time::Instant};
+use std::{io, time::Instant};
 
 use super::{
     feed::{Chunk, Stream},
     metric_buffer::Steps,
+    orders::Orders,
     prefetch::{self, Prefetch},
     state::{BLOCK, Position},
     train_loop::{Halt, Source, TrainLoop},
 };
 use crate::{
-    data::epoch_order,
-    device::{Block, DeviceError, Grain, Lane, PassKind, Purpose, make_room},
+    device::{Block, DeviceError, Grain, Lane, PassKind, Purpose},
     event::{Event, Level, Status},
     program::Phase,
     spec::Policy,
@@ -33,36 +33,26 @@ impl TrainLoop<'_> {
     pub(super) fn begin_stretch(
         &mut self,
         source: &Source,
-        order: &mut Arc<Vec<u32>>,
+        orders: &mut Orders,
         first: usize,
         epochs: usize,
     ) -> Result<(), Halt> {
         let start = Instant::now();
         let rows = self.trial.facts.train_rows;
         let shuffle = self.trial.spec.data.shuffle;
-        if shuffle {
-            let mut numbers = Arc::try_unwrap(std::mem::take(order)).unwrap_or_default();
-            numbers.clear();
-            let most = usize::try_from(self.trial.stretch(0)).unwrap_or(1).max(epochs);
-            make_room(&mut numbers, most * rows, "their order")?;
-            for epoch in (self.at.epoch..).take(epochs) {
-                epoch_order(self.trial.spec.shuffle_seed(), epoch, rows as u32, &mut numbers);
-            }
-            *order = Arc::new(numbers);
-            self.inputs.ordering += start.elapsed();
-        }
-        let shuffled = || shuffle.then(|| Arc::clone(order));
+        let order = if shuffle { Some(orders.take(self.at.epoch, epochs)?) } else { None };
+        self.inputs.ordering = orders.time;
         // The last epoch may be cut short: read only the rows that its steps use.
         let batch = self.trial.programs.train.batch as u64;
         let wanted = self.trial.steps.saturating_sub(self.at.step).saturating_mul(batch);
         let end = wanted.saturating_add(first as u64).min(rows as u64) as usize;
         if let Source::Stream(stream) = source {
-            stream.begin(shuffled(), first..end)?;
-        } else if shuffle {
+            stream.begin(order.clone(), first..end)?;
+        } else if let Some(order) = &order {
             self.group.bind_order(order)?;
         }
         if let Source::File(Some(prefetch)) = source {
-            prefetch.begin(shuffled(), end);
+            prefetch.begin(order, end);
             prefetch.at(first);
         }
         self.clock.record(Phase::Data, start.elapsed());

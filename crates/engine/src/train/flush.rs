@@ -98,13 +98,14 @@ impl TrainLoop<'_> {
 
     /// Lets the log's rows follow the queued steps to the host, while the next ones write the log's other half.
     pub(super) fn start_flush(&mut self) -> Result<(), Halt> {
+        let [offset, len] = self.metric_buffer.pending();
+        if len == 0 {
+            return Ok(());
+        }
         self.land(u64::MAX)?;
         self.outbox.last_flush = Instant::now();
-        let [offset, len] = self.metric_buffer.pending();
-        if len > 0 {
-            self.group.fetch(Slice { buffer: self.trial.programs.layout.log, offset, len })?;
-            self.metric_buffer.turn();
-        }
+        self.group.fetch(Slice { buffer: self.trial.programs.layout.log, offset, len })?;
+        self.metric_buffer.turn();
         Ok(())
     }
 

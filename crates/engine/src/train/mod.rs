@@ -16,6 +16,7 @@ mod helpers;
 mod init;
 mod lr_scheduler;
 mod metric_buffer;
+mod orders;
 mod outcome;
 mod prefetch;
 mod save;

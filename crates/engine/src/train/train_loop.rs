@@ -12,6 +12,7 @@ use super::{
     feed::{ChunkShape, Stream},
     lr_scheduler::LrScheduler,
     metric_buffer::MetricBuffer,
+    orders::Orders,
     prefetch::Prefetch,
     state::{Emit, Inputs, Outbox, Pacing, Position, ReplicaChecks, Validated},
     stop::StopFlag,
@@ -224,7 +225,7 @@ impl<'a> TrainLoop<'a> {
         };
         self.inputs.page_faults = page_faults();
         self.clock.record(Phase::Upload, start.elapsed());
-        let mut order = Arc::new(Vec::new());
+        let mut orders = Orders::new(self.trial);
         let mut goes_on = self.at.in_epoch;
         while self.ended.is_none() && (goes_on || self.at.step < self.trial.steps) {
             goes_on = false;
@@ -233,7 +234,7 @@ impl<'a> TrainLoop<'a> {
                 self.at.in_epoch = true;
             }
             let (first, epochs) = (self.rows_of_epoch(), self.stretch());
-            self.begin_stretch(&train, &mut order, first, epochs)?;
+            self.begin_stretch(&train, &mut orders, first, epochs)?;
             self.steps_of_stretch(&train, first, epochs)?;
             self.finish_stretch(validation.as_ref())?;
             self.send_events()?;

@@ -4,7 +4,7 @@
 use std::{sync::PoisonError, time::Instant};
 
 use super::{
-    engines::{Attempt, COMPARED, Compiled, LaunchKind as Part, Turns},
+    engines::{Attempt, COMPARED, Compiled, LaunchKind as Part, StepSequence},
     executor::{CudaExecutor, loaded_for},
     launch::Queued,
     proof::Unproven,
@@ -42,7 +42,7 @@ impl CudaExecutor {
         let (data, order) = self.inputs.addresses();
         let run = RunRecord {
             data,
-            order: order + (size_of::<u32>() * in_order) as u64,
+            order: if order == 0 { 0 } else { order + (size_of::<u32>() * in_order) as u64 },
             log: self.device_log.log(),
             hyper: if table.is_empty() { 0 } else { self.gpu.run.at + size_of::<RunRecord>() as u64 },
             sums: self.device_log.sums(),
@@ -56,9 +56,9 @@ impl CudaExecutor {
             index: 0,
             slot: (block.slot + first) as u32,
         };
-        let turns = Turns::new(block, first, steps, batch);
+        let sequence = StepSequence::new(block, first, steps, batch);
         // By all steps of the block, although the first may be launched one by one: a single step is over before it can be timed.
-        let left = turns.before_last.min(block.steps - first);
+        let left = sequence.before_last.min(block.steps - first);
         self.prove(run, block.hyper.get(first..first + left).filter(|_| trains).unwrap_or_default())?;
         let loaded = loaded_for(block.work, &self.train, &self.validate);
         // Set this before queuing: sums through the host wait for steps.
@@ -77,9 +77,9 @@ impl CudaExecutor {
             meters.ledger.queued(Kind::HostToDevice, Purpose::Constants, 1, constants);
         }
         let phases = if self.train.engine == Engine::Launch && (trains || loaded.full.reduces()) {
-            self.launch_marked(block, &turns, first, meters.ledger)?
+            self.launch_marked(block, &sequence, first, meters.ledger)?
         } else {
-            loaded.queue(&self.gpu, &turns)?;
+            loaded.queue(&self.gpu, &sequence)?;
             Vec::new()
         };
         if trains && self.gpu.sums.is_some() {
@@ -95,14 +95,14 @@ impl CudaExecutor {
     fn launch_marked(
         &mut self,
         block: &Block<'_>,
-        turns: &Turns,
+        sequence: &StepSequence,
         first: usize,
         ledger: &mut Ledger,
     ) -> Result<Vec<Vec<Phase>>, DeviceError> {
         let loaded = loaded_for(block.work, &self.train, &self.validate);
         let (mut phases, mut marks) = (Vec::new(), 0);
-        for step in 0..turns.steps {
-            let steps = loaded.of_turn(turns.is_last(step));
+        for step in 0..sequence.steps {
+            let steps = loaded.of_step(sequence.is_last(step));
             let mut own = Vec::new();
             for (i, launch) in steps.launches.iter().enumerate() {
                 match &launch.work {

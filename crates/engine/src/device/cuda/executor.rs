@@ -172,7 +172,7 @@ impl Executor for CudaExecutor {
             self.device_log.read_log(from.offset, to);
             return Ok(Moved::Bytes(bytes));
         }
-        if let Some(_) = self.fetched.0.take_if(|fetched| *fetched == from) {
+        if self.fetched.0.take_if(|fetched| *fetched == from).is_some() {
             let wait = self.progress.wait_for(&self.gpu, &mut self.fetched.1, "reading the log")?;
             self.device_log.read_log(from.offset, to);
             return Ok(Moved::AfterWait { bytes, wait });

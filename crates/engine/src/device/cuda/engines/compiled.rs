@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use cudarc::driver::sys::CUfunction;
 
-use super::{gpu_context::GpuContext, turns::Turns};
+use super::{gpu_context::GpuContext, step_sequence::StepSequence};
 use crate::{
     device::{
         DeviceError,
@@ -79,7 +79,7 @@ impl Compiled {
     }
 
     /// Queues steps: all at once, or those on full batches apart from those on the last one.
-    pub fn queue(&self, gpu: &GpuContext, steps: &Turns) -> Result<(), DeviceError> {
+    pub fn queue(&self, gpu: &GpuContext, steps: &StepSequence) -> Result<(), DeviceError> {
         let places = [gpu.arena.at, gpu.run.at];
         if self.last.is_none() {
             return self.queue_on(gpu, places, steps.steps, false);

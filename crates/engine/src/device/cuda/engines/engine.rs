@@ -9,8 +9,8 @@ use super::{
     copies::Conversion,
     gpu_context::{GpuContext, QueuedSums},
     loaded::{GRAPH_STEPS, Loaded, LoadedEngine},
+    step_sequence::StepSequence,
     steps::{Launch, LaunchKind, Steps},
-    turns::Turns,
 };
 use crate::{
     device::{
@@ -194,7 +194,7 @@ impl Loaded {
     ///
     /// # Errors
     /// The engine is not loaded, or a launch fails.
-    pub fn queue(&self, gpu: &GpuContext, steps: &Turns) -> Result<(), DeviceError> {
+    pub fn queue(&self, gpu: &GpuContext, steps: &StepSequence) -> Result<(), DeviceError> {
         let device = &gpu.context.name;
         let unloaded =
             || DeviceError::Unusable { device: device.clone(), why: "its engine is not loaded".to_owned() };
@@ -209,12 +209,12 @@ impl Loaded {
                 (0..count / GRAPH_STEPS).try_for_each(|_| many.launch(&gpu.stream))?;
                 (0..count % GRAPH_STEPS).try_for_each(|_| one.launch(&gpu.stream))
             }
-            engine => engine.interpret(gpu, places, self.of_turn(is_last), count, self.elements),
+            engine => engine.interpret(gpu, places, self.of_step(is_last), count, self.elements),
         })
     }
 
     /// The step on a full batch, or on the last one of an epoch.
-    pub fn of_turn(&self, is_last: bool) -> &Steps {
+    pub fn of_step(&self, is_last: bool) -> &Steps {
         self.last.as_ref().filter(|_| is_last).unwrap_or(&self.full)
     }
 

@@ -7,14 +7,14 @@ mod gpu_context;
 mod loaded;
 mod matmul;
 mod product;
+mod step_sequence;
 mod steps;
 mod tuning;
-mod turns;
 
 pub use compiled::{Attempt, COMPARED, Compiled, Outcome};
 pub use copies::Conversion;
 pub use gpu_context::{GpuContext, QueuedSums};
 pub use loaded::{Loaded, MOST_LAUNCHED, MOST_STEPS};
 pub use product::Products;
+pub use step_sequence::StepSequence;
 pub use steps::{LaunchKind, Steps};
-pub use turns::Turns;

@@ -148,50 +148,64 @@ impl InputBuffer {
     }
 }
 
-/// The epoch's order of rows: one copy on the device, two on the host.
+/// One of two buffers for orders of rows.
+struct Order {
+    memory: DeviceMemory,
+    staging: Pinned,
+    uploaded: Event,
+    /// The steps that read it are complete.
+    released: Event,
+}
+
+impl Order {
+    fn new(context: &Arc<Context>, bytes: usize, what: &str) -> Result<Self, DeviceError> {
+        Ok(Self {
+            memory: DeviceMemory::new(context, bytes, what)?,
+            staging: Pinned::new(context, bytes, what)?,
+            uploaded: Event::plain(context)?,
+            released: Event::plain(context)?,
+        })
+    }
+}
+
+/// The orders of rows of some epochs, and those of the next ones.
+#[derive(Default)]
 pub struct OrderBuffer {
-    memory: Option<DeviceMemory>,
-    staging: [Option<(Pinned, Event)>; 2],
-    next: usize,
+    places: Option<[Order; 2]>,
+    current: usize,
 }
 
 impl OrderBuffer {
-    pub fn new() -> Self {
-        Self { memory: None, staging: [None, None], next: 0 }
-    }
-
     pub fn at(&self) -> u64 {
-        self.memory.as_ref().map_or(0, |memory| memory.at)
+        self.places.as_ref().map_or(0, |places| places[self.current].memory.at)
     }
 
     pub fn bytes(&self) -> usize {
-        self.memory.as_ref().map_or(0, |memory| memory.bytes)
+        self.places.iter().flatten().map(|order| order.memory.bytes).sum()
     }
 
-    /// Uploads the order, after all steps that use the previous one. Later ones find room if they fit its memory on the
+    /// Uploads the order while steps that use the previous one run. Later ones find room if they fit its memory on the
     /// host.
-    pub fn bind(&mut self, gpu: &GpuContext, order: &Vec<u32>) -> Result<(), DeviceError> {
-        let (context, stream) = (&gpu.context, &gpu.stream);
+    pub fn bind(&mut self, gpu: &GpuContext, copies: &Stream, order: &Vec<u32>) -> Result<(), DeviceError> {
+        let (context, compute) = (&gpu.context, &gpu.stream);
         let (bytes, room) = (size_of_val(&order[..]), size_of::<u32>() * order.capacity());
         let what = "the order of rows";
-        if let Some((_, uploaded)) = &self.staging[self.next] {
-            gpu.until(uploaded, || format!("uploading {what}"))?;
-        }
-        let memory = match self.memory.take().filter(|memory| memory.bytes >= bytes) {
-            Some(memory) => memory,
-            None => DeviceMemory::new(context, room, what)?,
+        let places = match &mut self.places {
+            Some(places) => places,
+            none => none.insert([Order::new(context, room, what)?, Order::new(context, room, what)?]),
         };
-        let place = &mut self.staging[self.next];
-        self.next = 1 - self.next;
-        if place.as_ref().is_none_or(|(staging, _)| staging.pointer(0, bytes).is_none()) {
-            *place = Some((Pinned::new(context, room, what)?, Event::plain(context)?));
+        places[self.current].released.record(compute)?;
+        let next = &mut places[1 - self.current];
+        gpu.until(&next.uploaded, || format!("uploading {what}"))?;
+        if next.memory.bytes < bytes {
+            *next = Order::new(context, room, what)?;
         }
-        if let Some((staging, uploaded)) = place {
-            staging.write(0, order);
-            stream.upload(memory.at, staging, 0, bytes)?;
-            uploaded.record(stream)?;
-        }
-        self.memory = Some(memory);
+        copies.follow(&next.released)?;
+        next.staging.write(0, order);
+        copies.upload(next.memory.at, &next.staging, 0, bytes)?;
+        next.uploaded.record(copies)?;
+        compute.follow(&next.uploaded)?;
+        self.current = 1 - self.current;
         Ok(())
     }
 }

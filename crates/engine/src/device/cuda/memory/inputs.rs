@@ -31,7 +31,7 @@ pub struct Inputs {
 impl Inputs {
     pub fn new(gpu: &GpuContext, staging: Staging) -> Result<Self, DeviceError> {
         let copies = Stream::new(&gpu.context)?;
-        Ok(Self { copies, staging, buffers: Default::default(), order: OrderBuffer::new() })
+        Ok(Self { copies, staging, buffers: Default::default(), order: OrderBuffer::default() })
     }
 
     /// The addresses of the buffers and of the order, for the kernels.
@@ -65,7 +65,7 @@ impl Inputs {
     }
 
     pub fn bind_order(&mut self, gpu: &GpuContext, order: &Vec<u32>) -> Result<(), DeviceError> {
-        self.order.bind(gpu, order)
+        self.order.bind(gpu, &self.copies, order)
     }
 
     /// Start and end of the uploads that are complete and were not reported yet, by buffer.

@@ -3,14 +3,14 @@
 use crate::device::Block;
 
 /// Consecutive steps.
-pub struct Turns {
+pub struct StepSequence {
     pub steps: usize,
     /// Those before the first smaller batch; `usize::MAX` if all batches are full.
     pub before_last: usize,
     pub per_epoch: usize,
 }
 
-impl Turns {
+impl StepSequence {
     /// Of `steps` steps of a block from its step `first` on.
     pub fn new(block: &Block<'_>, first: usize, steps: usize, batch: usize) -> Self {
         let (rows, [position, _]) = (block.rows, block.place(first, batch));
