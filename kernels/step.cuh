@@ -120,7 +120,7 @@ __device__ __forceinline__ void product_tiles(const float* a, const float* b, in
 #pragma unroll
         for (int q = 0; q < MINE; q++) {
             int i = i0 + (first + q) / TN, j = j0 + (first + q) % TN;
-            if ((M % TM == 0 || i < M) && (N % TN == 0 || j < N)) finish(i, j, sum[q]);
+            if ((M % TM == 0 || i < M) && (N % TN == 0 || j < N)) finish(i, j, sum[q], 0);
         }
     }
 }
@@ -166,20 +166,45 @@ struct Terms {
     }
 };
 
-// The same product by tensor cores: a warp makes 8 WIDE rows of 16 elements. In f32 it adds three products of split
-// operands, whose error is that of f32. The eight terms of an instruction may be any, as long as both operands agree:
-// neighbouring ones (PAIRS) are read together where A is contiguous along k.
-template <int M, int N, int K, int LINE_A, int LINE_B, int WIDE, Side A, Side B, class S, class Finish>
+// The elements of C that a warp makes by tensor cores: 8 WIDE rows of 16, one such tile per round.
+template <int M, int N, int WIDE>
+struct Tile {
+    static const int DOWN = (M + 8 * WIDE - 1) / (8 * WIDE), ACROSS = (N + 15) / 16;
+    int round, number, g, t;
+
+    __device__ __forceinline__ Tile(const Solo& s, int round)
+        : round(round), number(s.thread / 32 + round * (s.threads / 32)), g(lane_of(s.thread) / 4), t(lane_of(s.thread) % 4) {}
+    __device__ __forceinline__ bool exists() const { return number < DOWN * ACROSS; }
+    __device__ __forceinline__ int row() const { return number / ACROSS * (8 * WIDE); }
+    __device__ __forceinline__ int column() const { return number % ACROSS * 16; }
+    // Calls visit(i, j, q, e, slot) for this lane's elements: e of the 8 rows from 8 q on. Slots number them over all rounds.
+    template <class Visit>
+    __device__ __forceinline__ void each(Visit visit) const {
+#pragma unroll
+        for (int q = 0; q < WIDE; q++)
+#pragma unroll
+            for (int e = 0; e < 4; e++) {
+                int i = row() + 8 * q + 2 * t + e % 2, j = column() + g + e / 2 * 8;
+                if ((M % (8 * WIDE) == 0 || i < M) && (N % 16 == 0 || j < N)) visit(i, j, q, e, (round * WIDE + q) * 4 + e);
+            }
+    }
+};
+
+// The same product by tensor cores. In f32 it adds three products of split operands, whose error is that of f32. The
+// eight terms of an instruction may be any, as long as both operands agree: neighbouring ones (PAIRS) are read together
+// where A is contiguous along k. ROUNDS: of a warp, if they are to be unrolled.
+template <int M, int N, int K, int LINE_A, int LINE_B, int WIDE, int ROUNDS, Side A, Side B, class S, class Finish>
 __device__ __forceinline__ void product_mma(const float* a, const float* b, int flags, S s, Finish finish) {
-    const int DOWN = (M + 8 * WIDE - 1) / (8 * WIDE), ACROSS = (N + 15) / 16;
     const bool PAIRS = A == ALONG_K;
     using Left = Terms<K, M, LINE_A, A, PAIRS>;
     using Right = Terms<K, N, LINE_B, B, PAIRS>;
     bool exact = !(flags & (FLAG_TF32 | FLAG_BF16));
-    int g = lane_of(s.thread) / 4, t = lane_of(s.thread) % 4;
-    for (unsigned warp = s.thread / 32; warp < DOWN * ACROSS; warp += s.threads / 32) {
-        int i0 = warp / ACROSS * (8 * WIDE), j0 = warp % ACROSS * 16;
-        Right right[2] = {Right(b, j0 + g, t), Right(b, j0 + g + 8, t)};
+#pragma unroll (ROUNDS > 0 ? ROUNDS : 1)
+    for (int round = 0; ROUNDS == 0 || round < ROUNDS; round++) {
+        const Tile<M, N, WIDE> tile(s, round);
+        if (!tile.exists()) break;
+        int g = tile.g, t = tile.t;
+        Right right[2] = {Right(b, tile.column() + g, t), Right(b, tile.column() + g + 8, t)};
         float sum[WIDE][4] = {}, rest[WIDE][2][4] = {};
 #pragma unroll 8
         for (int k = 0; k < K; k += 8) {
@@ -197,7 +222,7 @@ __device__ __forceinline__ void product_mma(const float* a, const float* b, int 
 #pragma unroll
             for (int q = 0; q < WIDE; q++) {
                 float x[2], upper[2], lower[2];
-                Left(a, i0 + 8 * q + g, t).read(x, k);
+                Left(a, tile.row() + 8 * q + g, t).read(x, k);
 #pragma unroll
                 for (int e = 0; e < 2; e++) {
                     if (exact) split<0x1000>(x[e], upper[e], lower[e]);
@@ -207,26 +232,22 @@ __device__ __forceinline__ void product_mma(const float* a, const float* b, int 
                 if (exact) mma(rest[q][0], high, lower), mma(rest[q][1], low, upper);
             }
         }
-#pragma unroll
-        for (int q = 0; q < WIDE; q++)
-#pragma unroll
-            for (int e = 0; e < 4; e++) {
-                int i = i0 + 8 * q + 2 * t + e % 2, j = j0 + g + e / 2 * 8;
-                if ((M % (8 * WIDE) == 0 || i < M) && (N % 16 == 0 || j < N))
-                    finish(i, j, sum[q][e] + (rest[q][0][e] + rest[q][1][e]));
-            }
+        tile.each([&](int i, int j, int q, int e, int slot) {
+            finish(i, j, sum[q][e] + (rest[q][0][e] + rest[q][1][e]), slot);
+        });
     }
 }
 
 // The same by tensor cores if it is faster (WIDE > 0) and the GPU can do it.
-template <int M, int N, int K, int LINE_A, int LINE_B, int TM, int TN, int LANES, int DEPTH, int WIDE, Side A, Side B, class S, class Finish>
+template <int M, int N, int K, int LINE_A, int LINE_B, int TM, int TN, int LANES, int DEPTH, int WIDE, int ROUNDS, Side A, Side B, class S,
+          class Finish>
 __device__ __forceinline__ void block_product(const float* a, const float* b, int flags, S s, Finish finish) {
 #if defined(CUSIM) || __CUDA_ARCH__ >= 800
     const bool TENSOR = WIDE > 0;
 #else
     const bool TENSOR = false;
 #endif
-    if constexpr (TENSOR) product_mma<M, N, K, LINE_A, LINE_B, WIDE, A, B>(a, b, flags, s, finish);
+    if constexpr (TENSOR) product_mma<M, N, K, LINE_A, LINE_B, WIDE, ROUNDS, A, B>(a, b, flags, s, finish);
     else product_tiles<M, N, K, LINE_A, LINE_B, TM, TN, LANES, DEPTH, A, B>(a, b, flags, s, finish);
 }
 
@@ -243,6 +264,47 @@ __device__ __forceinline__ void learn(const Rule& rule, float* w, float* state, 
     for (int k = 0; k < Rule::MOST; k++)
         if (k < rule.states) state[k * n] = of[k];
 }
+
+// Parameters that lanes keep in registers from step to step, each with its state: those of the tiles of their gradient
+// [M, N]. Values are in shared memory too, where products read them.
+template <int M, int N, int WIDE, int ROUNDS, int STATES>
+struct Kept {
+    float of[ROUNDS * WIDE * 4][1 + STATES];
+
+    // Calls visit(slot, index of the parameter).
+    template <class Visit>
+    __device__ __forceinline__ void each(const Solo& s, Visit visit) const {
+#pragma unroll
+        for (int round = 0; round < ROUNDS; round++) {
+            const Tile<M, N, WIDE> tile(s, round);
+            if (tile.exists()) tile.each([&](int i, int j, int, int, int slot) { visit(slot, i * N + j); });
+        }
+    }
+    // `n`: the distance from one of a parameter's state values to the next.
+    __device__ __forceinline__ void take(const float* w, const float* state, unsigned n, const Solo& s) {
+        each(s, [&](int slot, int first) {
+            of[slot][0] = w[first];
+#pragma unroll
+            for (int k = 0; k < STATES; k++) of[slot][1 + k] = state[first + k * n];
+        });
+    }
+    __device__ __forceinline__ void give(float* state, unsigned n, const Solo& s) const {
+        each(s, [&](int slot, int first) {
+#pragma unroll
+            for (int k = 0; k < STATES; k++) state[first + k * n] = of[slot][1 + k];
+        });
+    }
+    template <class Rule>
+    __device__ __forceinline__ void learn(const Rule& rule, int slot, float* w, float gradient) {
+        float state[3] = {};
+#pragma unroll
+        for (int k = 0; k < STATES; k++) state[k] = of[slot][1 + k];
+        rule(of[slot][0], gradient, state[0], state[1], state[2]);
+#pragma unroll
+        for (int k = 0; k < STATES; k++) of[slot][1 + k] = state[k];
+        *w = of[slot][0];
+    }
+};
 
 // The loss and its gradient for rows of few outputs: LANES lanes share a row, and each keeps its outputs in registers.
 // Reads and writes what `loss_op` does, with CROSS_ENTROPY.
@@ -279,7 +341,7 @@ __device__ __forceinline__ void cross_entropy_op(const Op& op, float* arena, S s
         total = group_sum(total, LANES);
         if (hits) earlier = group_sum(earlier, LANES);
         if (!inside) continue;
-        float scale = 1.0f / op.total_rows, each = scale / total;
+        float scale = 1.0f / op.total_rows, each = quotient(scale, total);
 #pragma unroll
         for (int q = 0; q < OWN; q++) {
             int j = part + q * LANES;
@@ -351,6 +413,7 @@ __device__ __forceinline__ void rows_ahead(float* to, const float* from, const u
 // Copies a matrix within shared memory.
 template <int ROWS, int WIDTH, int TO_LINE, int FROM_LINE>
 __device__ __forceinline__ void respace(float* to, const float* from, Solo s) {
+#pragma unroll 1
     for (int i = s.thread; i < ROWS * WIDTH; i += s.threads)
         to[i / WIDTH * TO_LINE + i % WIDTH] = from[i / WIDTH * FROM_LINE + i % WIDTH];
 }
@@ -361,7 +424,7 @@ __device__ __forceinline__ void respace(float* to, const float* from, Solo s) {
 // fetches rows ahead (AHEAD), it also has `numbers`, which gives the row indices of a step, and `fetch`,
 // which copies those rows. X and Y then have two buffers each, for the current batch and the next one: a
 // step's rows have been on their way since the step before. `space_out` and `close_up` move parameters that a step keeps
-// with gaps between their rows. L is the same for the last batch of an epoch, if that is smaller (SHORT).
+// with gaps between their rows, `take` and `give` the state of those that lanes keep in `Registers`. L is the same for the last batch of an epoch, if that is smaller (SHORT).
 
 // Which rows a step takes.
 struct Turn {
@@ -393,10 +456,16 @@ __device__ __forceinline__ Run at_turn(Run run, const Turn& turn) {
 
 template <class P, class L>
 __device__ __forceinline__ void fetch_rows(float* own, const Run& at, const Turn& turn, const u32* rows, int place) {
-    if (turn.last)
-        L::fetch(own, at, rows, place);
-    else
-        P::fetch(own, at, rows, place);
+    if constexpr (P::SHORT)
+        if (turn.last) return L::fetch(own, at, rows, place);
+    P::fetch(own, at, rows, place);
+}
+
+template <class P, class L>
+__device__ __forceinline__ void step_of(float* own, const Run& at, const Turn& turn, int now, typename P::Registers& registers) {
+    if constexpr (P::SHORT)
+        if (turn.last) return L::step(own, at, now, registers);
+    P::step(own, at, now, registers);
 }
 
 template <class P, class L>
@@ -415,14 +484,18 @@ __device__ __forceinline__ void compiled_steps(float* arena, Run* run, int steps
     double* sums_home = at.sums;
     u64* non_finite_home = at.non_finite;
     u32 index = at.index;
+#pragma unroll 4
     for (int i = threadIdx.x; i < P::ELEMENTS; i += P::THREADS) own[i] = arena[i];
+#pragma unroll 1
     for (int i = threadIdx.x; i < 2 * SUMS; i += P::THREADS) sums[i] = at.sums[i];
     if (threadIdx.x == 0) non_finite = *at.non_finite;
     at.hyper = &hyper, at.index = 0, at.sums = sums, at.non_finite = &non_finite;
     Turn turn = {at.order, at.position, at.offset, false};
     turn.last = is_last<P>(turn, at.rows);
     Turn after = behind<P, L>(turn, at.rows);
+    typename P::Registers registers = {};
     __syncthreads();
+    P::take(own, registers);
     P::space_out(own);
     if (P::AHEAD) {
         for (unsigned i = threadIdx.x; i < P::ROWS; i += P::THREADS) {
@@ -448,10 +521,7 @@ __device__ __forceinline__ void compiled_steps(float* arena, Run* run, int steps
                 later[k] = i < (then.last ? L::ROWS : P::ROWS) ? P::number(at_then, i) : 0;
             }
         }
-        if (turn.last)
-            L::step(own, at, now);
-        else
-            P::step(own, at, now);
+        step_of<P, L>(own, at, turn, now, registers);
         if (P::AHEAD && step + 2 < steps) {   // this step's indices were read in the step before
 #pragma unroll
             for (unsigned k = 0; k < EACH; k++)
@@ -463,9 +533,12 @@ __device__ __forceinline__ void compiled_steps(float* arena, Run* run, int steps
         turn = after, after = then, hyper = next;   // a table of one row
         __syncthreads();   // the step is complete
     }
+    P::give(own, registers);
     P::close_up(own);
     __syncthreads();
+#pragma unroll 1
     for (int i = threadIdx.x; i < P::ELEMENTS; i += P::THREADS) arena[i] = own[i];
+#pragma unroll 1
     for (int i = threadIdx.x; i < 2 * SUMS; i += P::THREADS) sums_home[i] = sums[i];
     if (threadIdx.x == 0) {
         *non_finite_home = non_finite;

@@ -33,6 +33,28 @@ pub struct Learning {
     pub state: Option<u64>,
     /// Elements of the flat buffer: the distance from a parameter's first state value to its second.
     pub stride: usize,
+    /// State values per parameter.
+    pub states: usize,
+}
+
+/// A weight that lanes keep in registers from step to step, with its state.
+#[derive(Clone, Debug)]
+pub struct Kept {
+    /// The place of its gradient.
+    pub to: u64,
+    /// Its shape.
+    pub shape: [i32; 2],
+    /// How its gradient is computed.
+    pub tiles: Tiles,
+    /// Tiles of a warp.
+    pub rounds: i32,
+}
+
+impl Kept {
+    /// The registers that it takes.
+    pub fn registers(&self, states: usize) -> usize {
+        (self.rounds * self.tiles.wide * 4) as usize * (1 + states)
+    }
 }
 
 /// A matrix whose rows lie further apart than they are long.
@@ -73,6 +95,7 @@ pub struct Emitter {
     pub batch: Option<[u64; 2]>,
     pub learning: Option<Learning>,
     pub spaced: Vec<Spaced>,
+    pub kept: Vec<Kept>,
 }
 
 impl Emitter {
@@ -137,10 +160,7 @@ impl Emitter {
             WorkSplit::Sums(_, first) => text += &first.sums(shape[0]),
             WorkSplit::Stationary => text += &Stationary::gradient(&finish),
             _ => {
-                let tiles = match self.split {
-                    WorkSplit::Threads { blocks: 1 } => Tiles::in_block(shape, self.threads),
-                    _ => Tiles::best(shape, self.scope()),
-                };
+                let tiles = self.tiles_of(to, shape);
                 self.tiles(&mut text, r, tiles, shape, sides, ["c.a", "c.b", "c.flags"], &finish);
             }
         }
@@ -166,6 +186,20 @@ impl Emitter {
         [self.threads * blocks, blocks]
     }
 
+    /// How a product is computed, perhaps of a gradient that begins at `to`.
+    pub fn tiles_of(&self, to: Option<u64>, shape: [i32; 3]) -> Tiles {
+        match (to.and_then(|to| self.kept(to)), &self.split) {
+            (Some((_, kept)), _) => kept.tiles,
+            (_, WorkSplit::Threads { blocks: 1 }) => Tiles::in_block(shape, self.threads),
+            _ => Tiles::best(shape, self.scope()),
+        }
+    }
+
+    /// The weight in registers whose gradient begins at `to`, with its number.
+    fn kept(&self, to: u64) -> Option<(usize, &Kept)> {
+        self.kept.iter().enumerate().find(|(_, kept)| kept.to == to)
+    }
+
     fn spaced(&self, at: u64) -> Option<&Spaced> {
         self.spaced.iter().find(|spaced| spaced.at == at)
     }
@@ -185,18 +219,19 @@ impl Emitter {
         // Of column sums, only the second operand is stored.
         let [at_a, at_b] = if matches!(a, Operand::Ones) { [NONE, r.at[0]] } else { [r.at[0], r.at[1]] };
         let [line_a, line_b] = [line(at_a, a.line(k, m)), line(at_b, b.line(k, n))];
+        let rounds = self.kept(r.at[2]).map_or(0, |(_, kept)| kept.rounds);
         let (a, b) = (a.name(), b.name());
         let _ = write!(
             text,
-            "block_product<{m}, {n}, {k}, {line_a}, {line_b}, {rows}, {columns}, {lanes}, {depth}, {wide}, {a}, {b}>({left}, \
-             {right}, {flags}, s, [&](int i, int j, float z) {{ {finish} }});"
+            "block_product<{m}, {n}, {k}, {line_a}, {line_b}, {rows}, {columns}, {lanes}, {depth}, {wide}, {rounds}, {a}, \
+             {b}>({left}, {right}, {flags}, s, [&](int i, int j, float z, int slot) {{ {finish} }});"
         );
     }
 
     /// What to do with element (i, j) of a gradient that begins at `to`: store it, or update the parameter.
     fn learn(&self, to: u64, columns: i32) -> String {
         let is_held = matches!(self.split, WorkSplit::Stationary);
-        let Some(Learning { rule, values, gradients, state, stride }) = &self.learning else {
+        let Some(Learning { rule, values, gradients, state, stride, .. }) = &self.learning else {
             return if is_held { "held = fmaf(-c.rate, z, held);" } else { "c.finish(i, j, z);" }.to_owned();
         };
         let offset = to - gradients;
@@ -205,9 +240,15 @@ impl Emitter {
         let spaced = self.spaced.iter().find(|spaced| spaced.from == values + offset);
         let (at, line) = spaced.map_or((values + offset, columns), |m| (m.at, m.line as i32));
         let value = if is_held { "&held".to_owned() } else { format!("own + {at} + i * {line} + j") };
-        format!("learn({rule}, {value}, {state}, {stride}u, z);")
+        match self.kept(to) {
+            Some((number, _)) => format!("registers.kept{number}.learn({rule}, slot, {value}, z);"),
+            None => format!("learn({rule}, {value}, {state}, {stride}u, z);"),
+        }
     }
 }
+
+/// How much longer products of threads take in a block than [`Tiles::best`] estimates.
+const LATENCIES: f64 = 2.0;
 
 /// How the threads of a block, or of a grid, share a product without shared memory of their own.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -272,18 +313,22 @@ impl Tiles {
     /// The same for a block with its operands in shared memory, with tensor cores where they are faster: in
     /// f32 a warp splits the operands, and issues three instructions for 16 x 8 elements and 8 terms.
     pub fn in_block(shape @ [m, k, n]: [i32; 3], threads: u32) -> Self {
-        let up = |n: i32, unit: i32| (n + unit - 1) / unit;
         let mut best = Self::best(shape, [threads, 1]);
+        best.cycles *= LATENCIES;
         let warps = threads as i32 / 32;
         for wide in [1, 2] {
-            let tiles = up(m, 8 * wide) * up(n, 16);
-            let issued = f64::from((14 + 10 * wide) * up(tiles.min(warps), 4));
-            let terms = f64::from(up(k, 8)) * issued.max(60.0);
-            let cycles = f64::from(up(tiles, warps)) * (60.0 + terms + 40.0 * f64::from(wide));
+            let tiles = Self::up(m, 8 * wide) * Self::up(n, 16);
+            let issued = f64::from((14 + 10 * wide) * Self::up(tiles.min(warps), 4));
+            let terms = f64::from(Self::up(k, 8)) * issued.max(60.0);
+            let cycles = f64::from(Self::up(tiles, warps)) * (60.0 + terms + 40.0 * f64::from(wide));
             if cycles < best.cycles {
                 best = Self { wide, warps: tiles.min(warps), cycles, ..best };
             }
         }
         best
+    }
+    /// How many units hold n.
+    pub fn up(n: i32, unit: i32) -> i32 {
+        (n + unit - 1) / unit
     }
 }
