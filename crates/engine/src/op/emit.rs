@@ -1,11 +1,11 @@
 //! Instructions as source text of a compiled step: a record as a constant, and the call that uses it. Ops
-//! that have a special form for known sizes (`kernels/step.cuh`) emit it in their own files.
+//! that have a special form for known sizes (`kernels/tiles.cuh`) emit it in their own files.
 
 use std::fmt::Write;
 
 use super::{GridTiles, Record, Slice, Stationary, record::NONE};
 
-/// How an operand of a product is stored; the names are those of `kernels/step.cuh`.
+/// How an operand of a product is stored; the names are those of `kernels/tiles.cuh`.
 #[derive(Clone, Copy, Debug)]
 pub enum Operand {
     AlongK,
@@ -96,6 +96,8 @@ pub struct Emitter {
     pub learning: Option<Learning>,
     pub spaced: Vec<Spaced>,
     pub kept: Vec<Kept>,
+    /// Whether the GPU multiplies in tf32.
+    pub tensor_cores: bool,
 }
 
 impl Emitter {
@@ -161,7 +163,7 @@ impl Emitter {
             WorkSplit::Stationary => text += &Stationary::gradient(&finish),
             _ => {
                 let tiles = self.tiles_of(to, shape);
-                self.tiles(&mut text, r, tiles, shape, sides, ["c.a", "c.b", "c.flags"], &finish);
+                self.tiles(&mut text, r, tiles, shape, sides, ["c.a", "c.b"], &finish);
             }
         }
         text
@@ -176,7 +178,7 @@ impl Emitter {
         };
         let (shape, sides) = ([1, rows, columns], [Operand::Ones, Operand::AlongSide]);
         let tiles = Tiles::best(shape, self.scope());
-        self.tiles(&mut text, r, tiles, shape, sides, ["0", "own + op.at[0]", "0"], &finish);
+        self.tiles(&mut text, r, tiles, shape, sides, ["0", "own + op.at[0]"], &finish);
         text
     }
 
@@ -190,7 +192,9 @@ impl Emitter {
     pub fn tiles_of(&self, to: Option<u64>, shape: [i32; 3]) -> Tiles {
         match (to.and_then(|to| self.kept(to)), &self.split) {
             (Some((_, kept)), _) => kept.tiles,
-            (_, WorkSplit::Threads { blocks: 1 }) => Tiles::in_block(shape, self.threads),
+            (_, WorkSplit::Threads { blocks: 1 }) if self.tensor_cores => {
+                Tiles::in_block(shape, self.threads)
+            }
             _ => Tiles::best(shape, self.scope()),
         }
     }
@@ -212,19 +216,21 @@ impl Emitter {
         Tiles { rows, columns, lanes, depth, wide, .. }: Tiles,
         [m, k, n]: [i32; 3],
         [a, b]: [Operand; 2],
-        [left, right, flags]: [&str; 3],
+        [left, right]: [&str; 2],
         finish: &str,
     ) {
         let line = |at: u64, dense: i32| self.spaced(at).map_or(dense, |spaced| spaced.line as i32);
         // Of column sums, only the second operand is stored.
         let [at_a, at_b] = if matches!(a, Operand::Ones) { [NONE, r.at[0]] } else { [r.at[0], r.at[1]] };
         let [line_a, line_b] = [line(at_a, a.line(k, m)), line(at_b, b.line(k, n))];
+        // Sums of columns are not rounded.
+        let flags = if matches!(a, Operand::Ones) { 0 } else { r.flags };
         let rounds = self.kept(r.at[2]).map_or(0, |(_, kept)| kept.rounds);
         let (a, b) = (a.name(), b.name());
         let _ = write!(
             text,
-            "block_product<{m}, {n}, {k}, {line_a}, {line_b}, {rows}, {columns}, {lanes}, {depth}, {wide}, {rounds}, {a}, \
-             {b}>({left}, {right}, {flags}, s, [&](int i, int j, float z, int slot) {{ {finish} }});"
+            "block_product<{m}, {n}, {k}, {line_a}, {line_b}, {rows}, {columns}, {lanes}, {depth}, {wide}, {rounds}, {flags}, \
+             {a}, {b}>({left}, {right}, s, [&](int i, int j, float z, int slot) {{ {finish} }});"
         );
     }
 
@@ -247,6 +253,9 @@ impl Emitter {
     }
 }
 
+/// Cycles from the last terms of a tile of 8 rows to its stored results.
+const TILE_END: f64 = 190.0;
+
 /// How much longer products of threads take in a block than [`Tiles::best`] estimates.
 const LATENCIES: f64 = 2.0;
 
@@ -260,7 +269,7 @@ pub struct Tiles {
     pub lanes: i32,
     /// Terms that are loaded at the same time.
     pub depth: i32,
-    /// Tiles of 8 rows and 16 columns that a warp has on tensor cores, if the GPU's can do it; 0: it is slower there.
+    /// Tiles of 8 rows and 16 columns that a warp has on tensor cores; 0: threads multiply.
     pub wide: i32,
     /// Warps that have work.
     pub warps: i32,
@@ -310,7 +319,7 @@ impl Tiles {
         }
         best
     }
-    /// The same for a block with its operands in shared memory, with tensor cores where they are faster: in
+    /// The same for a block with its operands in shared memory and with tensor cores, where they are faster: in
     /// f32 a warp splits the operands, and issues three instructions for 16 x 8 elements and 8 terms.
     pub fn in_block(shape @ [m, k, n]: [i32; 3], threads: u32) -> Self {
         let mut best = Self::best(shape, [threads, 1]);
@@ -320,7 +329,7 @@ impl Tiles {
             let tiles = Self::up(m, 8 * wide) * Self::up(n, 16);
             let issued = f64::from((14 + 10 * wide) * Self::up(tiles.min(warps), 4));
             let terms = f64::from(Self::up(k, 8)) * issued.max(60.0);
-            let cycles = f64::from(Self::up(tiles, warps)) * (60.0 + terms + 40.0 * f64::from(wide));
+            let cycles = f64::from(Self::up(tiles, warps)) * (60.0 + terms + TILE_END * f64::from(wide));
             if cycles < best.cycles {
                 best = Self { wide, warps: tiles.min(warps), cycles, ..best };
             }

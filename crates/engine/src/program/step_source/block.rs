@@ -25,6 +25,9 @@ const KEPT_REGISTERS: [usize; 2] = [112, 24];
 /// The most tiles of a warp that are unrolled for weights in registers.
 const MOST_ROUNDS: i32 = 2;
 
+/// Approximate cycles that a step takes besides its pieces: rows are looked up and fetched.
+const HEAD_CYCLES: f64 = 600.0;
+
 /// One instruction, or several that were merged.
 struct Piece {
     text: String,
@@ -58,12 +61,13 @@ struct Room {
     batch: [[u64; 2]; 2],
     /// Elements of shared memory.
     elements: usize,
+    tensor_cores: bool,
 }
 
 impl Room {
     /// With gaps between rows if there is room, and with a second buffer for the batch if it can be filled ahead.
     fn new(step: &Step<'_>, options: &StepOptions<'_>, with_gaps: bool) -> Self {
-        let StepOptions { layout, place, elements, room, .. } = *options;
+        let StepOptions { layout, place, elements, room, tensor_cores, .. } = *options;
         let is_value = |slice: Slice| layout.buffers[slice.buffer.0].role == Role::Values;
         let Gather { x, y, width, .. } = step.gather;
         let has_few_rows = step.program.rows <= MOST_ROWS_AHEAD;
@@ -80,11 +84,11 @@ impl Room {
         let ahead = second_y + aligned(y.len);
         let batch = [[first_x, first_y], [behind as u64, second_y as u64]];
         if ahead <= room && has_few_rows {
-            Self { spaced, batch, elements: ahead }
+            Self { spaced, batch, elements: ahead, tensor_cores }
         } else if with_gaps {
             Self::new(step, options, false)
         } else {
-            Self { spaced, batch: [batch[0]; 2], elements }
+            Self { spaced, batch: [batch[0]; 2], elements, tensor_cores }
         }
     }
 
@@ -160,6 +164,7 @@ impl<'a> Staged<'a> {
             learning: step.learning.clone(),
             spaced: room.spaced.clone(),
             kept: full.map_or(Vec::new(), |full| full.emitter.kept.clone()),
+            tensor_cores: room.tensor_cores,
         };
         let pieces = pieces::pieces(step, fetches_ahead);
         if full.is_none() {
@@ -262,7 +267,7 @@ fn kept(pieces: &[pieces::Piece<'_>], emitter: &Emitter) -> Vec<Kept> {
             continue;
         };
         let [tall, wide] = [m, n].map(|n| n as i32);
-        let tiles = Tiles::in_block(shape.map(|n| n as i32), emitter.threads);
+        let tiles = emitter.tiles_of(None, shape.map(|n| n as i32));
         let count = Tiles::up(tall, 8 * tiles.wide.max(1)) * Tiles::up(wide, 16);
         let own = Kept { to: record.at[2], shape: [tall, wide], tiles, rounds: Tiles::up(count, warps) };
         let registers = own.registers(learning.states);
@@ -302,7 +307,7 @@ fn respace(values: Vec<&Spaced>) -> String {
     text
 }
 
-/// Estimated cycles of a step. The pieces of a stage run in parallel as far as there are warps for them.
+/// Estimated cycles of a step: the pieces of a stage run in parallel as far as there are warps for them.
 fn cycles(pieces: &[Piece], stages: &[usize], threads: u32) -> f64 {
     let [barrier, warp] = BARRIER_CYCLES;
     let warps = threads / 32;
@@ -313,7 +318,7 @@ fn cycles(pieces: &[Piece], stages: &[usize], threads: u32) -> f64 {
         let taken = if own().map(|piece| piece.warps).sum::<u32>() <= warps { longest } else { all };
         taken + barrier + warp * f64::from(warps)
     };
-    (0..=stages.iter().max().copied().unwrap_or(0)).map(stage).sum()
+    HEAD_CYCLES + (0..=stages.iter().max().copied().unwrap_or(0)).map(stage).sum::<f64>()
 }
 
 /// The stage of each piece: one after the last earlier piece that it must not run in parallel with.
@@ -340,8 +345,15 @@ fn fetch(step: &Step<'_>, room: &Room) -> String {
     let line = room.spaced.iter().find(|own| own.at == x).map_or(*width, |own| own.line);
     let by = |width: &usize| [4, 2].into_iter().find(|n| width.is_multiple_of(*n)).unwrap_or(1);
     let split = WorkSplit::Threads { blocks: 1 };
-    let plain =
-        Emitter { threads: 0, split, batch: None, learning: None, spaced: Vec::new(), kept: Vec::new() };
+    let plain = Emitter {
+        threads: 0,
+        split,
+        batch: None,
+        learning: None,
+        spaced: Vec::new(),
+        kept: Vec::new(),
+        tensor_cores: false,
+    };
     let number = plain.record_text(r);
     format!(
         "    static __device__ __forceinline__ u32 number(const Run& at, unsigned i) {{\n        {number}\n        return \

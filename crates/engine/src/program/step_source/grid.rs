@@ -119,6 +119,7 @@ impl Grid<'_> {
             learning,
             spaced: Vec::new(),
             kept: Vec::new(),
+            tensor_cores: false,
         }
     }
 
