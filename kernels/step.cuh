@@ -30,38 +30,43 @@ template <int M, int N, int WIDE, int ROUNDS, int STATES>
 struct Kept {
     float of[ROUNDS * WIDE * 4][1 + STATES];
 
-    // Calls visit(slot, index of the parameter).
+    // Calls visit(slot, i, j).
     template <class Visit>
     __device__ __forceinline__ void each(const Solo& s, Visit visit) const {
 #pragma unroll
         for (int round = 0; round < ROUNDS; round++) {
             const Tile<M, N, WIDE> tile(s, round);
-            if (tile.exists()) tile.each([&](int i, int j, int, int, int slot) { visit(slot, i * N + j); });
+            if (tile.exists()) tile.each([&](int i, int j, int, int, int slot) { visit(slot, i, j); });
         }
     }
     // `n`: the distance from one of a parameter's state values to the next.
     __device__ __forceinline__ void take(const float* w, const float* state, unsigned n, const Solo& s) {
-        each(s, [&](int slot, int first) {
-            of[slot][0] = w[first];
+        each(s, [&](int slot, int i, int j) {
+            of[slot][0] = w[i * N + j];
 #pragma unroll
-            for (int k = 0; k < STATES; k++) of[slot][1 + k] = state[first + k * n];
+            for (int k = 0; k < STATES; k++) of[slot][1 + k] = state[i * N + j + k * n];
         });
     }
     __device__ __forceinline__ void give(float* state, unsigned n, const Solo& s) const {
-        each(s, [&](int slot, int first) {
+        each(s, [&](int slot, int i, int j) {
 #pragma unroll
-            for (int k = 0; k < STATES; k++) state[first + k * n] = of[slot][1 + k];
+            for (int k = 0; k < STATES; k++) state[i * N + j + k * n] = of[slot][1 + k];
         });
     }
+    // Stores the values where products read them; rows begin LINE elements apart.
+    template <int LINE>
+    __device__ __forceinline__ void show(float* w, const Solo& s) const {
+        each(s, [&](int slot, int i, int j) { w[i * LINE + j] = of[slot][0]; });
+    }
     template <class Rule>
-    __device__ __forceinline__ void learn(const Rule& rule, int slot, float* w, float gradient) {
+    __device__ __forceinline__ float learn(const Rule& rule, int slot, float gradient) {
         float state[3] = {};
 #pragma unroll
         for (int k = 0; k < STATES; k++) state[k] = of[slot][1 + k];
         rule(of[slot][0], gradient, state[0], state[1], state[2]);
 #pragma unroll
         for (int k = 0; k < STATES; k++) of[slot][1 + k] = state[k];
-        *w = of[slot][0];
+        return of[slot][0];
     }
 };
 

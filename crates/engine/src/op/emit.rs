@@ -48,6 +48,8 @@ pub struct Kept {
     pub tiles: Tiles,
     /// Tiles of a warp.
     pub rounds: i32,
+    /// Whether others still read the weight when its gradient is computed, so that it is stored later.
+    pub is_late: bool,
 }
 
 impl Kept {
@@ -199,6 +201,21 @@ impl Emitter {
         }
     }
 
+    /// Where a weight is whose rows of `columns` elements would lie side by side from `from` on, and how far apart
+    /// its rows begin.
+    fn value(&self, from: u64, columns: i32) -> [u64; 2] {
+        let spaced = self.spaced.iter().find(|spaced| spaced.from == from);
+        spaced.map_or([from, columns as u64], |spaced| [spaced.at, spaced.line as u64])
+    }
+
+    /// The text that stores a weight in registers, if that is not done as it learns.
+    pub fn show(&self, to: u64) -> Option<String> {
+        let (number, kept) = self.kept(to).filter(|(_, kept)| kept.is_late)?;
+        let Learning { values, gradients, .. } = self.learning.as_ref()?;
+        let [at, line] = self.value(values + to - gradients, kept.shape[1]);
+        Some(format!("registers.kept{number}.show<{line}>(own + {at}, s);"))
+    }
+
     /// The weight in registers whose gradient begins at `to`, with its number.
     fn kept(&self, to: u64) -> Option<(usize, &Kept)> {
         self.kept.iter().enumerate().find(|(_, kept)| kept.to == to)
@@ -243,11 +260,12 @@ impl Emitter {
         let offset = to - gradients;
         let state =
             state.map_or("0".to_owned(), |state| format!("own + {} + i * {columns} + j", state + offset));
-        let spaced = self.spaced.iter().find(|spaced| spaced.from == values + offset);
-        let (at, line) = spaced.map_or((values + offset, columns), |m| (m.at, m.line as i32));
+        let [at, line] = self.value(values + offset, columns);
         let value = if is_held { "&held".to_owned() } else { format!("own + {at} + i * {line} + j") };
+        let learn = |number| format!("registers.kept{number}.learn({rule}, slot, z);");
         match self.kept(to) {
-            Some((number, _)) => format!("registers.kept{number}.learn({rule}, slot, {value}, z);"),
+            Some((number, kept)) if kept.is_late => learn(number),
+            Some((number, _)) => format!("*({value}) = {}", learn(number)),
             None => format!("learn({rule}, {value}, {state}, {stride}u, z);"),
         }
     }

@@ -25,6 +25,9 @@ const KEPT_REGISTERS: [usize; 2] = [112, 24];
 /// The most tiles of a warp that are unrolled for weights in registers.
 const MOST_ROUNDS: i32 = 2;
 
+/// Approximate cycles until weights in registers are stored.
+const STORE_CYCLES: f64 = 50.0;
+
 /// Approximate cycles that a step takes besides its pieces: rows are looked up and fetched.
 const HEAD_CYCLES: f64 = 600.0;
 
@@ -34,13 +37,24 @@ struct Piece {
     access: Access,
     /// The place of the gradient that it computes, if it computes a weight's.
     gradient: Option<u64>,
-    /// Warps that have work in this piece.
+    /// Warps that have work in this piece; 0 if it stores what the piece before it keeps in registers.
     warps: u32,
     /// An estimate.
     cycles: f64,
 }
 
 impl Piece {
+    /// A piece; a weight in registers that others read until later has one more, which stores it.
+    fn all(piece: pieces::Piece<'_>, emitter: &Emitter) -> Vec<Self> {
+        let (weight, access) = (piece.access.writes[0], piece.access);
+        let mut own = Self::new(piece, emitter);
+        let Some(text) = own.gradient.and_then(|to| emitter.show(to)) else { return vec![own] };
+        own.access = Access::new(access.reads, []);
+        let access = Access::new([], [weight]);
+        let show = Self { text, access, gradient: own.gradient, warps: 0, cycles: STORE_CYCLES };
+        vec![own, show]
+    }
+
     fn new(pieces::Piece { op, record, access }: pieces::Piece<'_>, emitter: &Emitter) -> Self {
         let gradient = matches!(op, Op::WeightGradient(_)).then_some(record.at[2]);
         let tiles = match op {
@@ -170,7 +184,7 @@ impl<'a> Staged<'a> {
         if full.is_none() {
             emitter.kept = kept(&pieces, &emitter);
         }
-        let pieces: Vec<_> = pieces.into_iter().map(|piece| Piece::new(piece, &emitter)).collect();
+        let pieces: Vec<_> = pieces.into_iter().flat_map(|piece| Piece::all(piece, &emitter)).collect();
         let stages = full.map_or_else(|| stages(&pieces), |full| full.stages.clone());
         let firsts = full.map_or_else(|| firsts(&pieces, &stages, threads), |full| full.firsts.clone());
         let cycles = cycles(&pieces, &stages, threads);
@@ -218,7 +232,7 @@ impl<'a> Staged<'a> {
         };
         let Learning { values, gradients, state, stride, states, .. } = learning;
         let (mut all, mut take, mut give) = (String::new(), String::new(), String::new());
-        for (number, Kept { to, shape: [m, n], tiles, rounds }) in self.emitter.kept.iter().enumerate() {
+        for (number, Kept { to, shape: [m, n], tiles, rounds, .. }) in self.emitter.kept.iter().enumerate() {
             let _ = write!(all, "Kept<{m}, {n}, {}, {rounds}, {states}> kept{number}; ", tiles.wide);
             let place = self.pieces.iter().position(|piece| piece.gradient == Some(*to));
             let first = place.map_or(0, |place| self.firsts[place]);
@@ -262,14 +276,16 @@ fn kept(pieces: &[pieces::Piece<'_>], emitter: &Emitter) -> Vec<Kept> {
     let warps = emitter.threads as i32 / 32;
     let mut room = if emitter.threads > 256 { KEPT_REGISTERS[1] } else { KEPT_REGISTERS[0] };
     let mut all = Vec::new();
-    for pieces::Piece { op, record, .. } in pieces {
+    for pieces::Piece { op, record, access } in pieces {
         let Some(shape @ [m, _, n]) = op.product().filter(|_| matches!(op, Op::WeightGradient(_))) else {
             continue;
         };
         let [tall, wide] = [m, n].map(|n| n as i32);
         let tiles = emitter.tiles_of(None, shape.map(|n| n as i32));
         let count = Tiles::up(tall, 8 * tiles.wide.max(1)) * Tiles::up(wide, 16);
-        let own = Kept { to: record.at[2], shape: [tall, wide], tiles, rounds: Tiles::up(count, warps) };
+        let rounds = Tiles::up(count, warps);
+        let is_late = pieces.iter().any(|other| is_read_by_input_gradient(other.op, access.writes[0]));
+        let own = Kept { to: record.at[2], shape: [tall, wide], tiles, rounds, is_late };
         let registers = own.registers(learning.states);
         if tiles.wide > 0 && own.rounds <= MOST_ROUNDS && registers <= room {
             room -= registers;
@@ -279,15 +295,23 @@ fn kept(pieces: &[pieces::Piece<'_>], emitter: &Emitter) -> Vec<Kept> {
     all
 }
 
-/// The first thread of each piece: the pieces of a stage begin at different warps, so that they run in parallel.
+/// Whether an op is the gradient of an input that needs this weight.
+fn is_read_by_input_gradient(op: &Op, weight: Slice) -> bool {
+    matches!(op, Op::InputGradient(op) if op.weight.overlaps(weight))
+}
+
+/// The first thread of each piece: the pieces of a stage begin at different warps, so that they run in parallel. A
+/// weight is stored by the lanes that keep it.
 fn firsts(pieces: &[Piece], stages: &[usize], threads: u32) -> Vec<u32> {
     let mut warps = vec![0; stages.len()];
-    let place = |(piece, stage): (&Piece, &usize)| {
+    let mut firsts: Vec<u32> = Vec::new();
+    for (piece, stage) in pieces.iter().zip(stages) {
         let first = warps[*stage] * 32 % threads;
+        let stores = firsts.last().copied().filter(|_| piece.warps == 0);
+        firsts.push(stores.unwrap_or(first));
         warps[*stage] += piece.warps;
-        first
-    };
-    pieces.iter().zip(stages).map(place).collect()
+    }
+    firsts
 }
 
 /// The code that moves parameters to where a step keeps them, and back.
@@ -331,8 +355,8 @@ fn stages(pieces: &[Piece]) -> Vec<usize> {
             window.admits(number, &piece.access)
         };
         let behind = (0..number).filter(|other| !beside(*other)).map(|other| stages[other] + 1);
-        let stage = behind.max().unwrap_or(0);
-        stages.push(stage);
+        let stored = stages.last().copied().filter(|_| piece.warps == 0);
+        stages.push(behind.max().max(stored).unwrap_or(0));
     }
     stages
 }
