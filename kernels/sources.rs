@@ -23,6 +23,7 @@ pub const SOURCES: &[(&str, &str)] = &[
     ("zero.cu", include_str!("zero.cu")),
     ("add.cu", include_str!("add.cu")),
     ("log.cu", include_str!("log.cu")),
+    ("tiles.cuh", include_str!("tiles.cuh")),
     ("step.cuh", include_str!("step.cuh")),
     ("linear.cuh", include_str!("linear.cuh")),
     ("grid.cuh", include_str!("grid.cuh")),

@@ -9,51 +9,6 @@
 // Both products run on the tensor cores, in tf32. For f32 an operand is the sum of two tf32 numbers, and a product
 // three of theirs: the fourth lies below f32's last bit.
 
-// C += A B, 16 x 8 by 8. With g = lane / 4 and t = lane % 4 a lane holds of A (g, t), (g + 8, t), (g, t + 4),
-// (g + 8, t + 4), of B (t, g), (t + 4, g), of C (g, 2 t), (g, 2 t + 1), (g + 8, 2 t), (g + 8, 2 t + 1).
-__device__ __forceinline__ void mma(float (&c)[4], const u32 (&a)[4], const u32 (&b)[2]) {
-#ifdef CUSIM
-    __shared__ u32 left[32][32][4], right[32][32][2];
-    unsigned warp = threadIdx.x / 32, lane = lane_of(threadIdx.x);
-    for (int i = 0; i < 4; i++) left[warp][lane][i] = a[i] & 0xffffe000u;
-    for (int i = 0; i < 2; i++) right[warp][lane][i] = b[i] & 0xffffe000u;
-    __syncwarp();
-    for (int i = 0; i < 4; i++)
-        for (int k = 0; k < 8; k++) {
-            unsigned row = lane / 4, column = lane % 4 * 2 + i % 2;
-            float x = __uint_as_float(left[warp][row * 4 + k % 4][i / 2 + k / 4 * 2]);
-            c[i] += x * __uint_as_float(right[warp][column * 4 + k % 4][k / 4]);
-        }
-    __syncwarp();
-#elif __CUDA_ARCH__ >= 800
-    asm("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
-        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
-        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
-#endif
-}
-
-// A lane's part of an operand. The tensor cores ignore the last 13 bits.
-template <int COUNT, bool F32>
-struct Fragment {
-    u32 high[COUNT], low[COUNT];
-
-    __device__ __forceinline__ void set(int i, float x) {
-        u32 bits = __float_as_uint(x);
-        high[i] = F32 ? (bits + 0x1000u) & 0xffffe000u : x != x ? bits : bits + 0xfffu + (bits >> 13 & 1u);
-        low[i] = F32 ? __float_as_uint(x - __uint_as_float(high[i])) : 0;
-    }
-};
-
-template <int TM, int TN, bool F32>
-__device__ __forceinline__ void multiply(float (&sum)[TM][TN][4], const Fragment<4, F32> (&a)[TM], const Fragment<2, F32> (&b)[TN]) {
-#pragma unroll
-    for (int part = F32 ? 0 : 2; part < 3; part++)
-#pragma unroll
-        for (int n = 0; n < TN; n++)
-#pragma unroll
-            for (int m = 0; m < TM; m++) mma(sum[m][n], part == 0 ? a[m].low : a[m].high, part == 1 ? b[n].low : b[n].high);
-}
-
 // Rows of x W, [M, K] by [K, N]. `shared` begins with two buffers for the batch; the weight and the numbers of the
 // batches' rows follow.
 template <int THREADS, int M, int K, int N, int SK, int SN, bool F32>

@@ -98,24 +98,6 @@ inline unsigned __float_as_uint(float x) {
     return bits;
 }
 
-// The warp instruction mma.m16n8k8 on tf32 operands; kernels/step.cuh says which lane has what.
-inline void cusim_mma(float (&c)[4], const float (&a)[4], const float (&b)[2]) {
-    struct Operands {
-        float a[4], b[2];
-    };
-    static thread_local const Operands* of_thread[1024];
-    auto cut = [](float x) { return __uint_as_float(__float_as_uint(x) & 0xffffe000u); };
-    const Operands own = {{cut(a[0]), cut(a[1]), cut(a[2]), cut(a[3])}, {cut(b[0]), cut(b[1])}};
-    of_thread[cusim::here.number] = &own;
-    __syncwarp();
-    const Operands** warp = of_thread + cusim::here.number / 32 * 32;
-    int g = cusim::here.number % 32 / 4, t = cusim::here.number % 4;
-    for (int e = 0; e < 4; e++)
-        for (int k = 0; k < 8; k++)
-            c[e] += warp[4 * g + k % 4]->a[e / 2 + k / 4 * 2] * warp[4 * (2 * t + e % 2) + k % 4]->b[k / 4];
-    __syncwarp();
-}
-
 inline unsigned atomicAdd(unsigned* at, unsigned value) { return __atomic_fetch_add(at, value, __ATOMIC_SEQ_CST); }
 inline unsigned long long atomicAdd(unsigned long long* at, unsigned long long value) {
     return __atomic_fetch_add(at, value, __ATOMIC_SEQ_CST);

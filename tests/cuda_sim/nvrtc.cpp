@@ -3,7 +3,7 @@
 // compiled by g++, and the image contains the library. Another test checks the kernels with the real
 // compiler.
 //
-// RUNNER_SIM_FAIL="miscompile:1" makes the first such library add biases twice. A source with `#error` or
+// RUNNER_SIM_FAIL="miscompile:1" makes the first such library add biases twice, and double the loss of a linear regression. A source with `#error` or
 // `#include` does not compile. RUNNER_SIM_FAIL="compile:1" makes the first compilation fail.
 
 #include "driver.h"
@@ -45,9 +45,9 @@ std::string contents(const std::string& path) {
 
 // Compiles a source for this processor. Returns the library; or nothing, with the compiler's output in `log`.
 std::string library(std::string source, std::string& log) {
-    const std::string bias = "z += bias[j]";
-    size_t adds = source.find(bias);
-    if (adds != std::string::npos && cusim::fails("miscompile")) source.replace(adds, bias.size(), "z += 2 * bias[j]");
+    if (source.find("+= bias[j]") != std::string::npos && cusim::fails("miscompile"))
+        for (std::string right : {"+= bias[j]", "return sum[D + 1] *"})
+            source.insert(source.find(right) + right.find(' '), " 2 *");
     char folder[] = "/tmp/cusim.XXXXXX";
     if (!mkdtemp(folder)) return "";
     std::string at = folder, libraries = own_folder();

@@ -151,7 +151,7 @@ fn every_loss_at_odd_sizes_follows_the_reference() {
         ] {
             let layers = vec![linear(hidden, true), Layer::Tanh, linear(outputs, true)];
             let what = format!("{loss:?} {features}-{hidden}-{outputs} of {batch}");
-            check(driver, Engine::Compiled, &Job { layers, loss, features, targets, batch, rule }, &what);
+            check(driver, Engine::TensorBlock, &Job { layers, loss, features, targets, batch, rule }, &what);
         }
     }
 }
@@ -159,7 +159,8 @@ fn every_loss_at_odd_sizes_follows_the_reference() {
 #[test]
 fn the_jobs_that_it_is_for_follow_the_reference() {
     let Some(driver) = Driver::get() else { return };
-    check(driver, Engine::Compiled, &Job::digits(), "digits");
+    check(driver, Engine::Compiled, &Job::digits(), "digits without tensor cores");
+    check(driver, Engine::TensorBlock, &Job::digits(), "digits");
     check(driver, Engine::Compiled, &Job::linear_regression(), "linear regression");
     let deep = vec![
         linear(64, true),
@@ -172,7 +173,7 @@ fn the_jobs_that_it_is_for_follow_the_reference() {
     ];
     check(
         driver,
-        Engine::Compiled,
+        Engine::TensorBlock,
         &Job { layers: deep, batch: 64, features: 10, ..Job::linear_regression() },
         "three hidden layers",
     );
@@ -211,9 +212,9 @@ fn several_epochs(job: &Job) {
         }
     }
     let mut whole = None;
-    let engines = [Engine::Compiled, Engine::Walk { threads: 64 }, Engine::Kernels { blocks: 2 }];
+    let engines = [Engine::TensorBlock, Engine::Walk { threads: 64 }, Engine::Kernels { blocks: 2 }];
     for (engine, parts) in
-        engines.into_iter().zip([[15, 0], [15, 0], [15, 0]]).chain([(Engine::Compiled, [4, 11])])
+        engines.into_iter().zip([[15, 0], [15, 0], [15, 0]]).chain([(Engine::TensorBlock, [4, 11])])
     {
         let mut machine = Machine::new(driver, &bench);
         machine.at.rows = rows as u64;
@@ -259,7 +260,7 @@ fn no_barrier_can_be_missing() {
         }
         all
     };
-    let source = Machine::new(driver, &bench).source(Engine::Compiled, &programs.train);
+    let source = Machine::new(driver, &bench).source(Engine::TensorBlock, &programs.train);
     let right = left(&source);
     assert!(right.iter().all(|bits| *bits == right[0]));
     const BARRIER: &str = "        __syncthreads();\n";
@@ -284,7 +285,7 @@ fn a_step_has_few_barriers() {
         [(Job::digits(), 5), (Job { features: 40, batch: 70, ..Job::linear_regression() }, 4)]
     {
         let programs = job.programs();
-        let source = Machine::new(driver, &job.bench(&programs)).source(Engine::Compiled, &programs.train);
+        let source = Machine::new(driver, &job.bench(&programs)).source(Engine::TensorBlock, &programs.train);
         assert_eq!(source.barriers, barriers, "{}", source.text);
         assert!(source.text.contains("rows_ahead<") && !source.text.contains("gather_op"), "{}", source.text);
         let learns = matches!(job.rule, UpdateRule::Adam(_));

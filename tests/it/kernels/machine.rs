@@ -27,15 +27,17 @@ pub enum Engine {
     Grid { blocks: u32, threads: u32 },
     /// One block, with a kernel compiled for this program.
     Compiled,
-    /// The same over a grid, with the arena in global memory.
+    /// The same on a GPU with tensor cores.
+    TensorBlock,
+    /// One over a grid, with the arena in global memory.
     CompiledGrid,
-    /// The same on a GPU with tensor cores, where the first layer's weight may stay in shared memory.
+    /// That on a GPU with tensor cores, where the first layer's weight may stay in shared memory.
     TensorGrid,
 }
 
 impl Engine {
     pub fn is_compiled(self) -> bool {
-        matches!(self, Self::Compiled | Self::CompiledGrid | Self::TensorGrid)
+        matches!(self, Self::Compiled | Self::TensorBlock | Self::CompiledGrid | Self::TensorGrid)
     }
 }
 
@@ -145,9 +147,10 @@ impl<'a> Machine<'a> {
         let place = |s: Slice| Some((self.places[s.buffer.0] + s.offset) as u64);
         let (layout, precision) = (&self.bench.layout, self.precision);
         // A grid is for arenas that do not fit.
-        let (elements, room) = (if engine == Engine::Compiled { self.arena_floats } else { ROOM + 1 }, ROOM);
+        let in_block = matches!(engine, Engine::Compiled | Engine::TensorBlock);
+        let (elements, room) = (if in_block { self.arena_floats } else { ROOM + 1 }, ROOM);
         let place = &place;
-        let tensor_cores = engine == Engine::TensorGrid;
+        let tensor_cores = matches!(engine, Engine::TensorBlock | Engine::TensorGrid);
         // A weight that stays in shared memory is one block's; the simulator has room for two.
         let multiprocessors = if tensor_cores { 2 * MULTIPROCESSORS } else { MULTIPROCESSORS };
         let options = StepOptions { layout, precision, place, elements, room, multiprocessors, tensor_cores };
@@ -227,7 +230,9 @@ impl<'a> Machine<'a> {
                 ];
                 self.driver.launch("interpret_grid", grid, arguments);
             }
-            Engine::Compiled | Engine::CompiledGrid | Engine::TensorGrid => unreachable!("run above"),
+            Engine::Compiled | Engine::TensorBlock | Engine::CompiledGrid | Engine::TensorGrid => {
+                unreachable!("run above")
+            }
         }
         self.after(before, program, steps as u64);
     }

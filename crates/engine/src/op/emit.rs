@@ -1,11 +1,11 @@
 //! Instructions as source text of a compiled step: a record as a constant, and the call that uses it. Ops
-//! that have a special form for known sizes (`kernels/step.cuh`) emit it in their own files.
+//! that have a special form for known sizes (`kernels/tiles.cuh`) emit it in their own files.
 
 use std::fmt::Write;
 
 use super::{GridTiles, Record, Slice, Stationary, record::NONE};
 
-/// How an operand of a product is stored; the names are those of `kernels/step.cuh`.
+/// How an operand of a product is stored; the names are those of `kernels/tiles.cuh`.
 #[derive(Clone, Copy, Debug)]
 pub enum Operand {
     AlongK,
@@ -33,6 +33,30 @@ pub struct Learning {
     pub state: Option<u64>,
     /// Elements of the flat buffer: the distance from a parameter's first state value to its second.
     pub stride: usize,
+    /// State values per parameter.
+    pub states: usize,
+}
+
+/// A weight that lanes keep in registers from step to step, with its state.
+#[derive(Clone, Debug)]
+pub struct Kept {
+    /// The place of its gradient.
+    pub to: u64,
+    /// Its shape.
+    pub shape: [i32; 2],
+    /// How its gradient is computed.
+    pub tiles: Tiles,
+    /// Tiles of a warp.
+    pub rounds: i32,
+    /// Whether others still read the weight when its gradient is computed, so that it is stored later.
+    pub is_late: bool,
+}
+
+impl Kept {
+    /// The registers that it takes.
+    pub fn registers(&self, states: usize) -> usize {
+        (self.rounds * self.tiles.wide * 4) as usize * (1 + states)
+    }
 }
 
 /// A matrix whose rows lie further apart than they are long.
@@ -73,6 +97,9 @@ pub struct Emitter {
     pub batch: Option<[u64; 2]>,
     pub learning: Option<Learning>,
     pub spaced: Vec<Spaced>,
+    pub kept: Vec<Kept>,
+    /// Whether the GPU multiplies in tf32.
+    pub tensor_cores: bool,
 }
 
 impl Emitter {
@@ -137,11 +164,8 @@ impl Emitter {
             WorkSplit::Sums(_, first) => text += &first.sums(shape[0]),
             WorkSplit::Stationary => text += &Stationary::gradient(&finish),
             _ => {
-                let tiles = match self.split {
-                    WorkSplit::Threads { blocks: 1 } => Tiles::in_block(shape, self.threads),
-                    _ => Tiles::best(shape, self.scope()),
-                };
-                self.tiles(&mut text, r, tiles, shape, sides, ["c.a", "c.b", "c.flags"], &finish);
+                let tiles = self.tiles_of(to, shape);
+                self.tiles(&mut text, r, tiles, shape, sides, ["c.a", "c.b"], &finish);
             }
         }
         text
@@ -156,7 +180,7 @@ impl Emitter {
         };
         let (shape, sides) = ([1, rows, columns], [Operand::Ones, Operand::AlongSide]);
         let tiles = Tiles::best(shape, self.scope());
-        self.tiles(&mut text, r, tiles, shape, sides, ["0", "own + op.at[0]", "0"], &finish);
+        self.tiles(&mut text, r, tiles, shape, sides, ["0", "own + op.at[0]"], &finish);
         text
     }
 
@@ -164,6 +188,37 @@ impl Emitter {
     pub fn scope(&self) -> [u32; 2] {
         let blocks = if let WorkSplit::Threads { blocks } = self.split { blocks } else { 1 };
         [self.threads * blocks, blocks]
+    }
+
+    /// How a product is computed, perhaps of a gradient that begins at `to`.
+    pub fn tiles_of(&self, to: Option<u64>, shape: [i32; 3]) -> Tiles {
+        match (to.and_then(|to| self.kept(to)), &self.split) {
+            (Some((_, kept)), _) => kept.tiles,
+            (_, WorkSplit::Threads { blocks: 1 }) if self.tensor_cores => {
+                Tiles::in_block(shape, self.threads)
+            }
+            _ => Tiles::best(shape, self.scope()),
+        }
+    }
+
+    /// Where a weight is whose rows of `columns` elements would lie side by side from `from` on, and how far apart
+    /// its rows begin.
+    fn value(&self, from: u64, columns: i32) -> [u64; 2] {
+        let spaced = self.spaced.iter().find(|spaced| spaced.from == from);
+        spaced.map_or([from, columns as u64], |spaced| [spaced.at, spaced.line as u64])
+    }
+
+    /// The text that stores a weight in registers, if that is not done as it learns.
+    pub fn show(&self, to: u64) -> Option<String> {
+        let (number, kept) = self.kept(to).filter(|(_, kept)| kept.is_late)?;
+        let Learning { values, gradients, .. } = self.learning.as_ref()?;
+        let [at, line] = self.value(values + to - gradients, kept.shape[1]);
+        Some(format!("registers.kept{number}.show<{line}>(own + {at}, s);"))
+    }
+
+    /// The weight in registers whose gradient begins at `to`, with its number.
+    fn kept(&self, to: u64) -> Option<(usize, &Kept)> {
+        self.kept.iter().enumerate().find(|(_, kept)| kept.to == to)
     }
 
     fn spaced(&self, at: u64) -> Option<&Spaced> {
@@ -178,36 +233,49 @@ impl Emitter {
         Tiles { rows, columns, lanes, depth, wide, .. }: Tiles,
         [m, k, n]: [i32; 3],
         [a, b]: [Operand; 2],
-        [left, right, flags]: [&str; 3],
+        [left, right]: [&str; 2],
         finish: &str,
     ) {
         let line = |at: u64, dense: i32| self.spaced(at).map_or(dense, |spaced| spaced.line as i32);
         // Of column sums, only the second operand is stored.
         let [at_a, at_b] = if matches!(a, Operand::Ones) { [NONE, r.at[0]] } else { [r.at[0], r.at[1]] };
         let [line_a, line_b] = [line(at_a, a.line(k, m)), line(at_b, b.line(k, n))];
+        // Sums of columns are not rounded.
+        let flags = if matches!(a, Operand::Ones) { 0 } else { r.flags };
+        let rounds = self.kept(r.at[2]).map_or(0, |(_, kept)| kept.rounds);
         let (a, b) = (a.name(), b.name());
         let _ = write!(
             text,
-            "block_product<{m}, {n}, {k}, {line_a}, {line_b}, {rows}, {columns}, {lanes}, {depth}, {wide}, {a}, {b}>({left}, \
-             {right}, {flags}, s, [&](int i, int j, float z) {{ {finish} }});"
+            "block_product<{m}, {n}, {k}, {line_a}, {line_b}, {rows}, {columns}, {lanes}, {depth}, {wide}, {rounds}, {flags}, \
+             {a}, {b}>({left}, {right}, s, [&](int i, int j, float z, int slot) {{ {finish} }});"
         );
     }
 
     /// What to do with element (i, j) of a gradient that begins at `to`: store it, or update the parameter.
     fn learn(&self, to: u64, columns: i32) -> String {
         let is_held = matches!(self.split, WorkSplit::Stationary);
-        let Some(Learning { rule, values, gradients, state, stride }) = &self.learning else {
+        let Some(Learning { rule, values, gradients, state, stride, .. }) = &self.learning else {
             return if is_held { "held = fmaf(-c.rate, z, held);" } else { "c.finish(i, j, z);" }.to_owned();
         };
         let offset = to - gradients;
         let state =
             state.map_or("0".to_owned(), |state| format!("own + {} + i * {columns} + j", state + offset));
-        let spaced = self.spaced.iter().find(|spaced| spaced.from == values + offset);
-        let (at, line) = spaced.map_or((values + offset, columns), |m| (m.at, m.line as i32));
+        let [at, line] = self.value(values + offset, columns);
         let value = if is_held { "&held".to_owned() } else { format!("own + {at} + i * {line} + j") };
-        format!("learn({rule}, {value}, {state}, {stride}u, z);")
+        let learn = |number| format!("registers.kept{number}.learn({rule}, slot, z);");
+        match self.kept(to) {
+            Some((number, kept)) if kept.is_late => learn(number),
+            Some((number, _)) => format!("*({value}) = {}", learn(number)),
+            None => format!("learn({rule}, {value}, {state}, {stride}u, z);"),
+        }
     }
 }
+
+/// Cycles from the last terms of a tile of 8 rows to its stored results.
+const TILE_END: f64 = 190.0;
+
+/// How much longer products of threads take in a block than [`Tiles::best`] estimates.
+const LATENCIES: f64 = 2.0;
 
 /// How the threads of a block, or of a grid, share a product without shared memory of their own.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -219,7 +287,7 @@ pub struct Tiles {
     pub lanes: i32,
     /// Terms that are loaded at the same time.
     pub depth: i32,
-    /// Tiles of 8 rows and 16 columns that a warp has on tensor cores, if the GPU's can do it; 0: it is slower there.
+    /// Tiles of 8 rows and 16 columns that a warp has on tensor cores; 0: threads multiply.
     pub wide: i32,
     /// Warps that have work.
     pub warps: i32,
@@ -269,21 +337,25 @@ impl Tiles {
         }
         best
     }
-    /// The same for a block with its operands in shared memory, with tensor cores where they are faster: in
+    /// The same for a block with its operands in shared memory and with tensor cores, where they are faster: in
     /// f32 a warp splits the operands, and issues three instructions for 16 x 8 elements and 8 terms.
     pub fn in_block(shape @ [m, k, n]: [i32; 3], threads: u32) -> Self {
-        let up = |n: i32, unit: i32| (n + unit - 1) / unit;
         let mut best = Self::best(shape, [threads, 1]);
+        best.cycles *= LATENCIES;
         let warps = threads as i32 / 32;
         for wide in [1, 2] {
-            let tiles = up(m, 8 * wide) * up(n, 16);
-            let issued = f64::from((14 + 10 * wide) * up(tiles.min(warps), 4));
-            let terms = f64::from(up(k, 8)) * issued.max(60.0);
-            let cycles = f64::from(up(tiles, warps)) * (60.0 + terms + 40.0 * f64::from(wide));
+            let tiles = Self::up(m, 8 * wide) * Self::up(n, 16);
+            let issued = f64::from((14 + 10 * wide) * Self::up(tiles.min(warps), 4));
+            let terms = f64::from(Self::up(k, 8)) * issued.max(60.0);
+            let cycles = f64::from(Self::up(tiles, warps)) * (60.0 + terms + TILE_END * f64::from(wide));
             if cycles < best.cycles {
                 best = Self { wide, warps: tiles.min(warps), cycles, ..best };
             }
         }
         best
+    }
+    /// How many units hold n.
+    pub fn up(n: i32, unit: i32) -> i32 {
+        (n + unit - 1) / unit
     }
 }

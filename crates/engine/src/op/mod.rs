@@ -51,7 +51,7 @@ pub use bias_gradient::BiasGradient;
 pub use clip::Clip;
 pub use cost::{Cost, FUNCTION, LARGE_PRODUCT, is_large};
 pub use dropout::{Dropout, DropoutBackward, keeps as dropout_keeps};
-pub use emit::{Emitter, Learning, Operand, Spaced, Tiles, WorkSplit};
+pub use emit::{Emitter, Kept, Learning, Operand, Spaced, Tiles, WorkSplit};
 pub use gather::{Gather, RowSource};
 pub use grid_tiles::{GRID_THREADS, GridTiles, MOST_SHARED};
 pub use input_gradient::InputGradient;

@@ -3,8 +3,8 @@
 use std::fmt::Write;
 
 use super::{
-    Access, Emitter, Encoder, FLAG_VALIDATION, Gather, Op, Record, Role, Slice, Spaced, Step, StepOptions,
-    StepSource, Tiles, Window, WorkSplit, aligned, pieces, spacing::spaced,
+    Access, Emitter, Encoder, FLAG_VALIDATION, Gather, Kept, Learning, Op, Record, Role, Slice, Spaced, Step,
+    StepOptions, StepSource, Tiles, Window, WorkSplit, aligned, pieces, spacing::spaced,
 };
 
 /// Threads that a block may have.
@@ -19,26 +19,52 @@ const PIECE_CYCLES: f64 = 200.0;
 /// Approximate cycles of a barrier: a constant, plus some per warp.
 const BARRIER_CYCLES: [f64; 2] = [15.0, 2.0];
 
+/// Registers of a thread that may hold weights and their state: in blocks of up to 256 threads, and in larger ones.
+const KEPT_REGISTERS: [usize; 2] = [112, 24];
+
+/// The most tiles of a warp that are unrolled for weights in registers.
+const MOST_ROUNDS: i32 = 2;
+
+/// Approximate cycles until weights in registers are stored.
+const STORE_CYCLES: f64 = 50.0;
+
+/// Approximate cycles that a step takes besides its pieces: rows are looked up and fetched.
+const HEAD_CYCLES: f64 = 600.0;
+
 /// One instruction, or several that were merged.
 struct Piece {
     text: String,
     access: Access,
-    /// Warps that have work in this piece.
+    /// The place of the gradient that it computes, if it computes a weight's.
+    gradient: Option<u64>,
+    /// Warps that have work in this piece; 0 if it stores what the piece before it keeps in registers.
     warps: u32,
     /// An estimate.
     cycles: f64,
 }
 
 impl Piece {
+    /// A piece; a weight in registers that others read until later has one more, which stores it.
+    fn all(piece: pieces::Piece<'_>, emitter: &Emitter) -> Vec<Self> {
+        let (weight, access) = (piece.access.writes[0], piece.access);
+        let mut own = Self::new(piece, emitter);
+        let Some(text) = own.gradient.and_then(|to| emitter.show(to)) else { return vec![own] };
+        own.access = Access::new(access.reads, []);
+        let access = Access::new([], [weight]);
+        let show = Self { text, access, gradient: own.gradient, warps: 0, cycles: STORE_CYCLES };
+        vec![own, show]
+    }
+
     fn new(pieces::Piece { op, record, access }: pieces::Piece<'_>, emitter: &Emitter) -> Self {
+        let gradient = matches!(op, Op::WeightGradient(_)).then_some(record.at[2]);
         let tiles = match op {
             Op::BiasGradient(sum) => {
                 Some(Tiles::best([1, sum.rows, sum.outputs].map(|n| n as i32), emitter.scope()))
             }
-            op => op.product().map(|shape| Tiles::in_block(shape.map(|n| n as i32), emitter.threads)),
+            op => op.product().map(|shape| emitter.tiles_of(gradient, shape.map(|n| n as i32))),
         };
         let (warps, cycles) = tiles.map_or((1, PIECE_CYCLES), |tiles| (tiles.warps as u32, tiles.cycles));
-        Self { text: op.emit(record, emitter), access, warps, cycles }
+        Self { text: op.emit(record, emitter), access, gradient, warps, cycles }
     }
 }
 
@@ -49,12 +75,13 @@ struct Room {
     batch: [[u64; 2]; 2],
     /// Elements of shared memory.
     elements: usize,
+    tensor_cores: bool,
 }
 
 impl Room {
     /// With gaps between rows if there is room, and with a second buffer for the batch if it can be filled ahead.
     fn new(step: &Step<'_>, options: &StepOptions<'_>, with_gaps: bool) -> Self {
-        let StepOptions { layout, place, elements, room, .. } = *options;
+        let StepOptions { layout, place, elements, room, tensor_cores, .. } = *options;
         let is_value = |slice: Slice| layout.buffers[slice.buffer.0].role == Role::Values;
         let Gather { x, y, width, .. } = step.gather;
         let has_few_rows = step.program.rows <= MOST_ROWS_AHEAD;
@@ -71,11 +98,11 @@ impl Room {
         let ahead = second_y + aligned(y.len);
         let batch = [[first_x, first_y], [behind as u64, second_y as u64]];
         if ahead <= room && has_few_rows {
-            Self { spaced, batch, elements: ahead }
+            Self { spaced, batch, elements: ahead, tensor_cores }
         } else if with_gaps {
             Self::new(step, options, false)
         } else {
-            Self { spaced, batch: [batch[0]; 2], elements }
+            Self { spaced, batch: [batch[0]; 2], elements, tensor_cores }
         }
     }
 
@@ -108,12 +135,12 @@ pub fn source(
     let records = room.records(step, options)?;
     let of_last = last.map(|last| room.records(last, options)).transpose()?;
     let step = &step.with(&records);
-    let by = |threads| Staged::new(step, threads, &room);
+    let by = |threads| Staged::new(step, threads, &room, None);
     let fastest = THREADS.into_iter().map(by).min_by(|a, b| a.cycles.total_cmp(&b.cycles));
     let Some(full) = fastest else { return Err("no threads".into()) };
     let threads = full.emitter.threads;
     let last = last.zip(of_last.as_ref()).map(|(last, records)| last.with(records));
-    let last = last.as_ref().map(|last| Staged::new(last, threads, &room));
+    let last = last.as_ref().map(|last| Staged::new(last, threads, &room, Some(&full)));
     let mut text = String::new();
     full.write(&mut text, ("full", last.is_some()), &room, options);
     last.iter().for_each(|last| last.write(&mut text, ("last", false), &room, options));
@@ -135,24 +162,33 @@ struct Staged<'a> {
     emitter: Emitter,
     pieces: Vec<Piece>,
     stages: Vec<usize>,
+    /// The first thread of each.
+    firsts: Vec<u32>,
     cycles: f64,
 }
 
 impl<'a> Staged<'a> {
-    fn new(step: &'a Step<'a>, threads: u32, room: &Room) -> Self {
+    /// `full`: the step on full batches, if this is the other one. It has the same weights in the same registers.
+    fn new(step: &'a Step<'a>, threads: u32, room: &Room, full: Option<&Staged<'_>>) -> Self {
         let fetches_ahead = room.fetches_ahead();
-        let emitter = Emitter {
+        let mut emitter = Emitter {
             threads,
             split: WorkSplit::Threads { blocks: 1 },
             batch: fetches_ahead.then(|| room.batch[0]),
             learning: step.learning.clone(),
             spaced: room.spaced.clone(),
+            kept: full.map_or(Vec::new(), |full| full.emitter.kept.clone()),
+            tensor_cores: room.tensor_cores,
         };
-        let pieces = pieces::pieces(step, fetches_ahead).into_iter().map(|piece| Piece::new(piece, &emitter));
-        let pieces: Vec<_> = pieces.collect();
-        let stages = stages(&pieces);
+        let pieces = pieces::pieces(step, fetches_ahead);
+        if full.is_none() {
+            emitter.kept = kept(&pieces, &emitter);
+        }
+        let pieces: Vec<_> = pieces.into_iter().flat_map(|piece| Piece::all(piece, &emitter)).collect();
+        let stages = full.map_or_else(|| stages(&pieces), |full| full.stages.clone());
+        let firsts = full.map_or_else(|| firsts(&pieces, &stages, threads), |full| full.firsts.clone());
         let cycles = cycles(&pieces, &stages, threads);
-        Self { step, emitter, pieces, stages, cycles }
+        Self { step, emitter, pieces, stages, firsts, cycles }
     }
 
     /// Writes the struct; `is_short`: whether an epoch ends with a smaller batch.
@@ -163,7 +199,7 @@ impl<'a> Staged<'a> {
         room: &Room,
         options: &StepOptions<'_>,
     ) {
-        let Self { step, emitter, pieces, stages, .. } = self;
+        let Self { step, emitter, .. } = self;
         let fetches_ahead = emitter.batch.is_some();
         let _ = write!(
             text,
@@ -179,9 +215,103 @@ impl<'a> Staged<'a> {
         }
         let is_value = |own: &&Spaced| options.layout.buffers[own.slice.buffer.0].role == Role::Values;
         *text += &respace(room.spaced.iter().filter(is_value).collect());
-        write_step(text, room, emitter, (pieces, stages));
+        *text += &self.registers(name == "full");
+        self.write_step(text, room);
         *text += "};\n";
     }
+
+    /// The type of what lanes keep in registers, and the code that fills and empties it.
+    fn registers(&self, is_full: bool) -> String {
+        let Some(learning) = self.emitter.learning.as_ref().filter(|_| is_full) else {
+            let own =
+                if is_full { "struct Registers {};" } else { "using Registers = full_program::Registers;" };
+            return format!(
+                "    {own}\n    static __device__ void take(const float*, Registers&) {{}}\n    static __device__ void \
+                 give(float*, const Registers&) {{}}\n"
+            );
+        };
+        let Learning { values, gradients, state, stride, states, .. } = learning;
+        let (mut all, mut take, mut give) = (String::new(), String::new(), String::new());
+        for (number, Kept { to, shape: [m, n], tiles, rounds, .. }) in self.emitter.kept.iter().enumerate() {
+            let _ = write!(all, "Kept<{m}, {n}, {}, {rounds}, {states}> kept{number}; ", tiles.wide);
+            let place = self.pieces.iter().position(|piece| piece.gradient == Some(*to));
+            let first = place.map_or(0, |place| self.firsts[place]);
+            let (value, state) = (values + to - gradients, state.map_or(0, |state| state + to - gradients));
+            let ends = format!("own + {state}, {stride}u, piece({first}, THREADS)); ");
+            let _ = write!(take, "registers.kept{number}.take(own + {value}, {ends}");
+            let _ = write!(give, "registers.kept{number}.give({ends}");
+        }
+        format!(
+            "    struct Registers {{ {all}}};\n    static __device__ __forceinline__ void take(const float* own, Registers& \
+             registers) {{ {take}}}\n    static __device__ __forceinline__ void give(float* own, const Registers& registers) \
+             {{ {give}}}\n"
+        )
+    }
+
+    /// Writes the function `step`. The pieces of a stage begin at different warps, so that they run in parallel.
+    fn write_step(&self, text: &mut String, room: &Room) {
+        *text += "    static __device__ __forceinline__ void step(float* own, const Run& at, int now, Registers& registers) \
+                  {\n        const Hyper& hyper = *at.hyper;\n";
+        if room.fetches_ahead() {
+            let [[x, y], [other_x, other_y]] = room.batch;
+            let _ = writeln!(text, "        const u64 x = now ? {other_x} : {x}, y = now ? {other_y} : {y};");
+        }
+        let pieces = || self.pieces.iter().zip(&self.stages).zip(&self.firsts);
+        for stage in 0..=self.stages.iter().max().copied().unwrap_or(0) {
+            if stage > 0 {
+                *text += "        __syncthreads();\n";
+            }
+            for ((piece, _), first) in pieces().filter(|((_, own), _)| **own == stage) {
+                let _ = writeln!(text, "        {{ Solo s = piece({first}, THREADS); {} }}", piece.text);
+            }
+        }
+        *text += "    }\n";
+    }
+}
+
+/// The weights that lanes keep in registers, with their state: those whose gradients are made by tensor cores, as long
+/// as there are registers.
+fn kept(pieces: &[pieces::Piece<'_>], emitter: &Emitter) -> Vec<Kept> {
+    let Some(learning) = &emitter.learning else { return Vec::new() };
+    let warps = emitter.threads as i32 / 32;
+    let mut room = if emitter.threads > 256 { KEPT_REGISTERS[1] } else { KEPT_REGISTERS[0] };
+    let mut all = Vec::new();
+    for pieces::Piece { op, record, access } in pieces {
+        let Some(shape @ [m, _, n]) = op.product().filter(|_| matches!(op, Op::WeightGradient(_))) else {
+            continue;
+        };
+        let [tall, wide] = [m, n].map(|n| n as i32);
+        let tiles = emitter.tiles_of(None, shape.map(|n| n as i32));
+        let count = Tiles::up(tall, 8 * tiles.wide.max(1)) * Tiles::up(wide, 16);
+        let rounds = Tiles::up(count, warps);
+        let is_late = pieces.iter().any(|other| is_read_by_input_gradient(other.op, access.writes[0]));
+        let own = Kept { to: record.at[2], shape: [tall, wide], tiles, rounds, is_late };
+        let registers = own.registers(learning.states);
+        if tiles.wide > 0 && own.rounds <= MOST_ROUNDS && registers <= room {
+            room -= registers;
+            all.push(own);
+        }
+    }
+    all
+}
+
+/// Whether an op is the gradient of an input that needs this weight.
+fn is_read_by_input_gradient(op: &Op, weight: Slice) -> bool {
+    matches!(op, Op::InputGradient(op) if op.weight.overlaps(weight))
+}
+
+/// The first thread of each piece: the pieces of a stage begin at different warps, so that they run in parallel. A
+/// weight is stored by the lanes that keep it.
+fn firsts(pieces: &[Piece], stages: &[usize], threads: u32) -> Vec<u32> {
+    let mut warps = vec![0; stages.len()];
+    let mut firsts: Vec<u32> = Vec::new();
+    for (piece, stage) in pieces.iter().zip(stages) {
+        let first = warps[*stage] * 32 % threads;
+        let stores = firsts.last().copied().filter(|_| piece.warps == 0);
+        firsts.push(stores.unwrap_or(first));
+        warps[*stage] += piece.warps;
+    }
+    firsts
 }
 
 /// The code that moves parameters to where a step keeps them, and back.
@@ -201,7 +331,7 @@ fn respace(values: Vec<&Spaced>) -> String {
     text
 }
 
-/// Estimated cycles of a step. The pieces of a stage run in parallel as far as there are warps for them.
+/// Estimated cycles of a step: the pieces of a stage run in parallel as far as there are warps for them.
 fn cycles(pieces: &[Piece], stages: &[usize], threads: u32) -> f64 {
     let [barrier, warp] = BARRIER_CYCLES;
     let warps = threads / 32;
@@ -212,7 +342,7 @@ fn cycles(pieces: &[Piece], stages: &[usize], threads: u32) -> f64 {
         let taken = if own().map(|piece| piece.warps).sum::<u32>() <= warps { longest } else { all };
         taken + barrier + warp * f64::from(warps)
     };
-    (0..=stages.iter().max().copied().unwrap_or(0)).map(stage).sum()
+    HEAD_CYCLES + (0..=stages.iter().max().copied().unwrap_or(0)).map(stage).sum::<f64>()
 }
 
 /// The stage of each piece: one after the last earlier piece that it must not run in parallel with.
@@ -225,8 +355,8 @@ fn stages(pieces: &[Piece]) -> Vec<usize> {
             window.admits(number, &piece.access)
         };
         let behind = (0..number).filter(|other| !beside(*other)).map(|other| stages[other] + 1);
-        let stage = behind.max().unwrap_or(0);
-        stages.push(stage);
+        let stored = stages.last().copied().filter(|_| piece.warps == 0);
+        stages.push(behind.max().max(stored).unwrap_or(0));
     }
     stages
 }
@@ -239,7 +369,15 @@ fn fetch(step: &Step<'_>, room: &Room) -> String {
     let line = room.spaced.iter().find(|own| own.at == x).map_or(*width, |own| own.line);
     let by = |width: &usize| [4, 2].into_iter().find(|n| width.is_multiple_of(*n)).unwrap_or(1);
     let split = WorkSplit::Threads { blocks: 1 };
-    let plain = Emitter { threads: 0, split, batch: None, learning: None, spaced: Vec::new() };
+    let plain = Emitter {
+        threads: 0,
+        split,
+        batch: None,
+        learning: None,
+        spaced: Vec::new(),
+        kept: Vec::new(),
+        tensor_cores: false,
+    };
     let number = plain.record_text(r);
     format!(
         "    static __device__ __forceinline__ u32 number(const Run& at, unsigned i) {{\n        {number}\n        return \
@@ -251,27 +389,4 @@ fn fetch(step: &Step<'_>, room: &Room) -> String {
         by(target_width),
         data + 1
     )
-}
-
-/// Writes the function `step`. The pieces of a stage begin at different warps, so that they run in parallel.
-fn write_step(text: &mut String, room: &Room, emitter: &Emitter, (pieces, stages): (&[Piece], &[usize])) {
-    *text += "    static __device__ __forceinline__ void step(float* own, const Run& at, int now) {\n";
-    *text += "        const Hyper& hyper = *at.hyper;\n";
-    if room.fetches_ahead() {
-        let [[x, y], [other_x, other_y]] = room.batch;
-        let _ = writeln!(text, "        const u64 x = now ? {other_x} : {x}, y = now ? {other_y} : {y};");
-    }
-    let last = stages.iter().max().copied().unwrap_or(0);
-    for stage in 0..=last {
-        if stage > 0 {
-            *text += "        __syncthreads();\n";
-        }
-        let mut warp = 0;
-        for (piece, _) in pieces.iter().zip(stages).filter(|(_, own)| **own == stage) {
-            let first = warp * 32 % emitter.threads;
-            let _ = writeln!(text, "        {{ Solo s = piece({first}, THREADS); {} }}", piece.text);
-            warp += piece.warps;
-        }
-    }
-    *text += "    }\n";
 }

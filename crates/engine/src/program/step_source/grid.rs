@@ -112,7 +112,15 @@ impl Grid<'_> {
     fn emitter(&self, split: WorkSplit) -> Emitter {
         let [x, y] = [self.step.gathers.at[0], self.step.gathers.at[1]];
         let learning = self.step.learning.clone();
-        Emitter { threads: GRID_THREADS, split, batch: Some([x, y]), learning, spaced: Vec::new() }
+        Emitter {
+            threads: GRID_THREADS,
+            split,
+            batch: Some([x, y]),
+            learning,
+            spaced: Vec::new(),
+            kept: Vec::new(),
+            tensor_cores: false,
+        }
     }
 
     /// How many rows a block has at once: a divisor of the rows, so that all parts are alike.

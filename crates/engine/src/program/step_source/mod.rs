@@ -1,10 +1,11 @@
 //! Compiles a program to CUDA source: a step in which everything that the interpreters look up is a constant.
 //!
 //! A job that fits the shared memory of a block gets a step for one block (`block.rs`); a larger one a step for
-//! a grid of blocks (`grid.rs`). Instructions become pieces. A piece is put into the earliest stage that its reads
+//! a grid of blocks (`grid.rs`); a linear regression trains in one warp (`linear.rs`). Instructions become pieces. A piece is put into the earliest stage that its reads
 //! and writes allow; a barrier separates two stages. The rows of the next batch are fetched while a step runs.
 //! If nothing else needs the gradients, whoever has just summed a parameter's gradient updates the parameter at
-//! once. The generated text calls `kernels/step.cuh` and `kernels/grid.cuh`.
+//! once; in a block, weights stay in registers from step to step. The generated text calls `kernels/step.cuh`,
+//! `kernels/linear.cuh` and `kernels/grid.cuh`.
 
 mod block;
 mod grid;
@@ -18,7 +19,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use super::{
     Access, BiasGradient, BufferId, Emitter, Encoder, FLAG_CHUNK, FLAG_ORDERED, FLAG_VALIDATION,
-    GRID_THREADS, Gather, GridTiles, Instruction, Layout, Learning, Linear, Log, LogTarget, Loss,
+    GRID_THREADS, Gather, GridTiles, Instruction, Kept, Layout, Learning, Linear, Log, LogTarget, Loss,
     MOST_SHARED, Mean, MemoryPlan, Op, PARTIAL_SUMS, Precision, Program, Programs, Record, Refused, Role,
     Slice, Spaced, Stationary, Tiles, Update, WeightGradient, Window, WorkSplit, aligned, encode,
 };

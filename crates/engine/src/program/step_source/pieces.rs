@@ -44,6 +44,7 @@ pub fn learning(instructions: &[Instruction], place: &dyn Fn(Slice) -> Option<u6
         Op::WeightGradient(_) | Op::BiasGradient(_) | Op::Update(_) => true,
         op => !touches(op.access()),
     });
+    let states = state.map_or(0, |state| state.len.checked_div(values.len).unwrap_or(0));
     let state = state.map_or(Some(None), |state| place(state).map(Some))?;
     Some(Learning {
         rule: rule.emit(),
@@ -51,6 +52,7 @@ pub fn learning(instructions: &[Instruction], place: &dyn Fn(Slice) -> Option<u6
         gradients: place(*gradients)?,
         state,
         stride: values.len,
+        states,
     })
     .filter(|_| alone)
 }
