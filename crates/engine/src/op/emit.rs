@@ -73,6 +73,8 @@ pub struct Emitter {
     pub batch: Option<[u64; 2]>,
     pub learning: Option<Learning>,
     pub spaced: Vec<Spaced>,
+    /// Places of what a block of a grid holds in shared memory: in the arena, and from `held` on.
+    pub held: Vec<[u64; 2]>,
 }
 
 impl Emitter {
@@ -88,7 +90,10 @@ impl Emitter {
                 Some([x, _]) if at == x => "x".to_owned(),
                 Some([_, y]) if at == y => "y".to_owned(),
                 _ if at == NONE => "NONE".to_owned(),
-                _ => format!("{at}ull"),
+                _ => match self.held.iter().find(|[from, _]| *from == at) {
+                    Some([_, to]) => format!("held + {to}"),
+                    None => format!("{at}ull"),
+                },
             };
             if apart == 0 { own } else { format!("{own} + part * {apart}ull") }
         };

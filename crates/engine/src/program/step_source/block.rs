@@ -147,6 +147,7 @@ impl<'a> Staged<'a> {
             batch: fetches_ahead.then(|| room.batch[0]),
             learning: step.learning.clone(),
             spaced: room.spaced.clone(),
+            held: Vec::new(),
         };
         let pieces = pieces::pieces(step, fetches_ahead).into_iter().map(|piece| Piece::new(piece, &emitter));
         let pieces: Vec<_> = pieces.collect();
@@ -239,7 +240,8 @@ fn fetch(step: &Step<'_>, room: &Room) -> String {
     let line = room.spaced.iter().find(|own| own.at == x).map_or(*width, |own| own.line);
     let by = |width: &usize| [4, 2].into_iter().find(|n| width.is_multiple_of(*n)).unwrap_or(1);
     let split = WorkSplit::Threads { blocks: 1 };
-    let plain = Emitter { threads: 0, split, batch: None, learning: None, spaced: Vec::new() };
+    let plain =
+        Emitter { threads: 0, split, batch: None, learning: None, spaced: Vec::new(), held: Vec::new() };
     let number = plain.record_text(r);
     format!(
         "    static __device__ __forceinline__ u32 number(const Run& at, unsigned i) {{\n        {number}\n        return \
