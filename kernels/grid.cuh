@@ -174,11 +174,6 @@ struct Batch {
     int place;
 };
 
-// The offset from the arena's base of what lies elsewhere.
-__device__ __forceinline__ u64 seen_from(const float* own, const float* at) {
-    return (u64)((long long)((u64)at - (u64)own) / 4);
-}
-
 template <class P>
 __device__ __forceinline__ void grid_steps(float* own, Run* run, unsigned* barrier, float* ahead, int steps) {
     extern __shared__ __align__(16) unsigned char dyn_smem[];

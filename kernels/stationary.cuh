@@ -135,11 +135,15 @@ struct Stationary {
         }
     }
 
-    // Fetches the targets of some rows.
+    // Fetches the targets of some rows; takes them to `y` when they are there.
     static __device__ __forceinline__ void fetch_targets(float* shared, const float* from, int place, int first, int count) {
         const u32* numbers = rows(shared, place) + first;
         for (int i = threadIdx.x; i < count * TARGETS; i += THREADS)
             copy_ahead<1>(targets(shared, place) + first * TARGETS + i, from + (u64)numbers[i / TARGETS] * TARGETS + i % TARGETS);
+    }
+    static __device__ __forceinline__ void take_targets(float* shared, float* y, int place, int first, int count) {
+        for (int i = threadIdx.x; i < count * TARGETS; i += THREADS)
+            y[first * TARGETS + i] = targets(shared, place)[first * TARGETS + i];
     }
 
     // Writes the partial sums, [DOWN, M, N]. A warp has TM x 16 rows at a time. Terms are taken in the order 0, 2, 4, 6,

@@ -200,7 +200,7 @@ fn a_net_of_two_layers_takes_two_barriers() {
     assert_eq!(source.ahead, 2 * 14 * 256 * 256);
     assert_eq!(source.text.matches("grid_product<").count(), 0, "{}", source.text);
     // At an H100's 1.98 GHz, by the plan's estimate.
-    assert!(source.cycles / 1.98e9 < 10e-6, "{}", source.cycles);
+    assert!(source.cycles / 1.98e9 < 15e-6, "{}", source.cycles);
     let tiles =
         StepSources::new(&programs, Precision::F32, StepRoom { tensor_cores: false, ..ROOM }).unwrap().full;
     assert_eq!((tiles.blocks, tiles.threads, tiles.barriers), (128, 256, 3), "{}", tiles.text);

@@ -90,10 +90,7 @@ impl Emitter {
                 Some([x, _]) if at == x => "x".to_owned(),
                 Some([_, y]) if at == y => "y".to_owned(),
                 _ if at == NONE => "NONE".to_owned(),
-                _ => match self.held.iter().find(|[from, _]| *from == at) {
-                    Some([_, to]) => format!("held + {to}"),
-                    None => format!("{at}ull"),
-                },
+                _ => format!("{at}ull"),
             };
             if apart == 0 { own } else { format!("{own} + part * {apart}ull") }
         };
@@ -132,6 +129,11 @@ impl Emitter {
         // Results of an op have the same rows.
         if let Some(spaced) = r.at[2..5].iter().find_map(|at| self.spaced(*at)) {
             let _ = write!(text, "c.row = {}; ", spaced.line);
+        }
+        for (i, operand) in [(1, "b"), (2, "bias")] {
+            if let Some([_, to]) = self.held.iter().find(|[from, _]| *from == r.at[i]) {
+                let _ = write!(text, "c.{operand} = held + {to}; ");
+            }
         }
         let finish = match to {
             Some(to) => self.learn(to, shape[2]),

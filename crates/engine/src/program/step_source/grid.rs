@@ -138,10 +138,12 @@ impl Grid<'_> {
         self.first.map_or(0, |first| first.elements + stationary::held_elements(&self.held))
     }
 
-    /// How many rows a block has at once: a divisor of the rows, so that all parts are alike.
-    fn rows_each(&self) -> usize {
+    /// Parts of the rows, and how many rows a block has at once: a divisor of the rows, so that all parts are alike.
+    fn parts(&self) -> [usize; 2] {
         let rows = self.step.program.rows;
-        (1..=rows.div_ceil(self.blocks as usize)).rev().find(|each| rows.is_multiple_of(*each)).unwrap_or(1)
+        let each = (1..=rows.div_ceil(self.blocks as usize)).rev().find(|each| rows.is_multiple_of(*each));
+        let each = each.unwrap_or(1);
+        [rows / each, each]
     }
 
     /// Adds the shares of a piece.
@@ -207,8 +209,7 @@ impl Grid<'_> {
 
     /// By rows, if the op can; `first`: from the partial sums of its product.
     fn by_rows(&self, piece: Piece<'_>, first: Option<Stationary>) -> Result<Share, String> {
-        let each = self.rows_each();
-        let parts = self.step.program.rows / each;
+        let [parts, each] = self.parts();
         let own = |part: usize| piece.op.of_rows(&(part * each..(part + 1) * each));
         let Some((record, next)) = self.of_parts(own, parts)? else { return Ok(self.by_all(piece)) };
         let next = next.map(Box::new);
@@ -267,7 +268,7 @@ impl Grid<'_> {
                 0 => {}
                 1 if let Some(first) = &self.first => {
                     text += "        wait_for_all(barrier, arrived);\n";
-                    text += &stationary::hold(first, &self.held);
+                    text += &stationary::hold(first, &self.held, self.parts());
                     text += "        meanwhile();\n        end_group();\n";
                 }
                 1 => {
@@ -307,8 +308,7 @@ impl Grid<'_> {
 
     /// The functions that fetch rows, and those for what stays in shared memory.
     fn rows_ahead(&self) -> Result<String, String> {
-        let each = self.rows_each();
-        let parts = self.step.program.rows / each;
+        let [parts, each] = self.parts();
         if let Some(first) = &self.first {
             let all = self.emitter(WorkSplit::Threads { blocks: 1 }).record_text(self.step.gathers);
             return Ok(stationary::program(first, &all, self.step, [parts, each]));
@@ -324,7 +324,7 @@ impl Grid<'_> {
         let scope = "then, Solo(threadIdx.x, THREADS)); }\n    }\n";
         Ok(format!(
             "    static __device__ Batch batch(float* own, float*, float* ahead, int place) {{\n        const u64 other = \
-             seen_from(own, ahead);\n        return place ? Batch{{other, other + BEHIND_X, 1}} : Batch{{X, Y, 0}};\n    }}\n    \
+             (u64)((long long)((u64)ahead - (u64)own) / 4);\n        return place ? Batch{{other, other + BEHIND_X, 1}} : Batch{{X, Y, 0}};\n    }}\n    \
              static __device__ void begin(float*, float*, float*, const Run&) {{}}\n    static __device__ void end(float*, float*) \
              {{}}\n    static __device__ __forceinline__ void gather(float* own, float*, const Run& at, Batch batch) {{\n        \
              const u64 x = batch.x, y = batch.y;\n        {parts} then.offset += part * {each}; gather_op(op, own, {scope}    \

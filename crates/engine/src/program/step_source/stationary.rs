@@ -76,14 +76,19 @@ pub fn held_elements(held: &[Held]) -> usize {
     held.last().map_or(0, |last| (last.to as usize + last.len).next_multiple_of(4))
 }
 
-/// Fetches them.
-pub fn hold(first: &Stationary, held: &[Held]) -> String {
+/// Fetches them, and takes the targets of rows in parts of `each` to the arena.
+pub fn hold(first: &Stationary, held: &[Held], [parts, each]: [usize; 2]) -> String {
     let at = first.elements;
-    let mut text = format!("        const u64 held = seen_from(own, shared + {at});\n");
+    let mut text = format!("        const float* held = shared + {at};\n");
     for Held { from, to, len } in held {
         let _ = writeln!(text, "        hold(shared + {}, own + {from}, {len});", at + *to as usize);
     }
-    text + "        end_group();\n"
+    let _ = writeln!(
+        text,
+        "        end_group();\n        for (int part = blockIdx.x; part < {parts}; part += BLOCKS) First::take_targets(shared, own + \
+         Y, batch.place, part * {each}, {each});"
+    );
+    text
 }
 
 /// The forward product of a layer; its sums by rows are a piece of their own.
@@ -118,8 +123,8 @@ pub fn program(first: &Stationary, op: &str, step: &Step<'_>, [parts, each]: [us
         )
     };
     format!(
-        "    using First = {};\n    static __device__ __forceinline__ Batch batch(float* own, float* shared, float*, int place) \
-         {{\n        return {{X, seen_from(own, First::targets(shared, place)), place}};\n    }}\n    static __device__ \
+        "    using First = {};\n    static __device__ __forceinline__ Batch batch(float*, float*, float*, int place) \
+         {{\n        return {{X, Y, place}};\n    }}\n    static __device__ \
          __forceinline__ void begin(float* own, float* shared, float* ahead, const Run& at) {{\n        First::empty(ahead); {} \
          const u64 x = 0, y = 0; {op} First::number(shared, op, at, 0);\n    }}\n    static __device__ __forceinline__ void \
          end(float* own, float* shared) {{\n        {}\n    }}\n    static __device__ __forceinline__ void expect(float* shared, \
