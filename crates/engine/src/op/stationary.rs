@@ -100,7 +100,7 @@ impl Stationary {
         "First::forward(shared, batch.place, partials);".to_owned()
     }
 
-    /// Of the product `c`, the sums of `each` rows from those of part `part` on.
+    /// The sums of the `each` rows of part `part`, which the product `c` finishes.
     pub(super) fn sums(&self, each: i32) -> String {
         let ([m, _, n], [parts, _]) = (self.shape, self.parts());
         format!(
