@@ -161,9 +161,11 @@ __device__ __forceinline__ void expect_rows(const Op& op, const Run& run, Solo s
 
 // -------------------------------------------------------------------------------------------------------- the steps
 //
-// The host generates P: sizes, and `step`, the pieces of a step with barriers between and behind them; `gather`, which
+// The host generates P: sizes; `step`, the pieces of a step with barriers between and behind them; `batch`, one of two
+// places of a batch; `gather`, which
 // fetches a batch into the buffers at x and y; `expect`, which prepares to fetch the batch after a run's; `begin` and
-// `end`, which bring what stays in shared memory and take it back. X and Y have two buffers each, for the current
+// `end`, which bring what stays in shared memory and take it back. If a step is OPEN, each block goes from it to the
+// next one's first stage, and waits behind that for all to have ended it. X and Y have two buffers each, for the current
 // batch and the next one, which is fetched while blocks wait for each other.
 
 // Where a batch lies: offsets from the arena's base, and which of two buffers it is.
@@ -185,16 +187,17 @@ __device__ __forceinline__ void grid_steps(float* own, Run* run, unsigned* barri
         if (table) hypers[0] = table[0];
     }
     __syncthreads();
-    u64 other = (u64)((long long)((u64)ahead - (u64)own) / 4);   // the second buffers, seen from the arena
-    auto batch = [&](int place) { return place ? Batch{other, other + P::BEHIND_X, 1} : Batch{P::X, P::Y, 0}; };
+    auto batch = [&](int place) { return P::batch(own, shared, ahead, place); };
     if (steps > 0) {
-        P::begin(own, shared, runs[0]);
+        P::begin(own, shared, ahead, runs[0]);
+        copied();
         __syncthreads();
         P::gather(own, shared, runs[0], batch(0));
         if (steps > 1) P::expect(shared, runs[0], 1);
     }
     copied();
     meet(barrier);   // all have read the counters, and the first batch is there
+    unsigned arrived = P::OPEN ? arrive(barrier) : 0;
     for (int step = 0; step < steps; step++) {
         int now = step & 1;
         Run& after = runs[now ^ 1];
@@ -204,7 +207,7 @@ __device__ __forceinline__ void grid_steps(float* own, Run* run, unsigned* barri
             after.hyper = hypers + (now ^ 1), after.index = 0;
             if (table && step + 1 < steps) hypers[now ^ 1] = table[step + 1];
         }
-        P::step(own, shared, runs[now], barrier, ahead, batch(now), [&] {
+        P::step(own, shared, runs[now], barrier, arrived, ahead, batch(now), [&] {
             if (step + 1 < steps) P::gather(own, shared, after, batch(now ^ 1));
             if (step + 2 < steps) P::expect(shared, after, now);
         });

@@ -147,28 +147,43 @@ fn no_barrier_can_be_missing(driver: &Driver, engine: Engine, count: usize) {
     let source = Machine::new(driver, &bench).source(engine, &programs.train);
     let right = left(&source);
     let (head, step) = source.text.split_once("const Hyper& hyper = *at.hyper;\n").unwrap();
-    let is_barrier = |line: &&str| line.contains("arrive(barrier)") || line.trim() == "meet(barrier);";
+    let is_barrier = |line: &&str| line.contains("wait_for_all(barrier") || line.trim() == "meet(barrier);";
     let lines: Vec<&str> = step.lines().collect();
     let barriers: Vec<usize> = (0..lines.len()).filter(|i| is_barrier(&lines[*i])).collect();
     assert_eq!(barriers.len(), source.barriers, "{}", source.text);
     assert_eq!(source.barriers, count, "{}", source.text);
+    // A block of an open step has arrived at the first barrier in the step before. One that holds no part of the weight must
+    // wait there, for nobody needs what it computes.
+    let is_open = source.text.contains("OPEN = true");
+    let late = if is_open { source.blocks - 1 } else { 0 };
     for (number, missing) in barriers.iter().enumerate() {
         let mut changed: Vec<String> = lines.iter().map(|line| (*line).to_owned()).collect();
         // Without a barrier the spare batch is still fetched.
-        changed[*missing] = if number == 0 { "meanwhile();".into() } else { String::new() };
+        changed[*missing] =
+            if lines[*missing].contains("meanwhile") { "meanwhile();".into() } else { String::new() };
         // The stage before it, and the barrier after the next one: that of the next step, if it is the step's last.
-        let before = number.checked_sub(1).map_or(0, |earlier| barriers[earlier] + 1);
+        let last = if is_open { barriers.last().map_or(0, |last| last + 1) } else { 0 };
+        let before = number.checked_sub(1).map_or(last, |earlier| barriers[earlier] + 1);
         let behind = barriers[(number + 1) % barriers.len()];
-        let waits = "{ if (blockIdx.x == 0 && threadIdx.x == 0) while (__atomic_load_n(&done, 5) < LATE) relax(); __syncthreads(); }";
-        let counts =
-            "{ __syncthreads(); if (blockIdx.x > 0 && threadIdx.x == 0) __atomic_add_fetch(&done, 1, 5); }";
-        // Only once. The last barrier's next stage is the first of the next step, so it is counted twice.
-        let times = if behind < *missing { 2 } else { 1 };
+        let waits = format!(
+            "{{ if (blockIdx.x == {late} && threadIdx.x == 0) while (__atomic_load_n(&done, 5) < LATE) relax(); __syncthreads(); }}"
+        );
+        let counts = format!(
+            "{{ __syncthreads(); if (blockIdx.x != {late} && threadIdx.x == 0) __atomic_add_fetch(&done, 1, 5); }}"
+        );
+        // Only once. If the next stage is one of the next step, it is counted twice.
+        let times = if behind < before { 2 } else { 1 };
         let late = format!("const int LATE = {times} * (BLOCKS - 1); static int done;");
         changed[behind] = format!("{counts}\n{}", changed[behind]);
         changed[before] = format!("{waits}\n{}", changed[before]);
         let hyper = "const Hyper& hyper = *at.hyper;";
-        let text = format!("{head}{hyper} {late}\n{}\n", changed.join("\n"));
+        let mut text = format!("{head}{hyper} {late}\n{}\n", changed.join("\n"));
+        if is_open && number == 0 {
+            // Nor does anybody arrive at it.
+            text = text
+                .replace("arrived = arrive(barrier);", "__syncthreads();")
+                .replace("OPEN = true", "OPEN = false");
+        }
         let found = left(&StepSource { text, ..source.clone() });
         assert!(found != right, "nothing shows that barrier {number} is missing:\n{}", source.text);
     }
@@ -181,11 +196,11 @@ fn a_net_of_two_layers_takes_two_barriers() {
     let programs = images().programs();
     let source = source(&programs);
     assert_eq!((source.blocks, source.threads, source.barriers), (128, 256, 2), "{}", source.text);
-    assert!(4 * source.elements <= 128 << 10, "{}", source.elements);
-    assert_eq!(source.ahead, 256 + 14 * 256 * 256);
+    assert!(4 * source.elements <= 136 << 10, "{}", source.elements);
+    assert_eq!(source.ahead, 2 * 14 * 256 * 256);
     assert_eq!(source.text.matches("grid_product<").count(), 0, "{}", source.text);
     // At an H100's 1.98 GHz, by the plan's estimate.
-    assert!(source.cycles / 1.98e9 < 10e-6, "{}", source.cycles);
+    assert!(source.cycles / 1.98e9 < 15e-6, "{}", source.cycles);
     let tiles =
         StepSources::new(&programs, Precision::F32, StepRoom { tensor_cores: false, ..ROOM }).unwrap().full;
     assert_eq!((tiles.blocks, tiles.threads, tiles.barriers), (128, 256, 3), "{}", tiles.text);

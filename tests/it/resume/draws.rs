@@ -140,7 +140,11 @@ fn trials_are_judged_by_any_metric_that_validations_measure() {
         if epochs == "1" {
             let value: f64 = value.parse().unwrap();
             let better = firsts.iter().filter(|(other, _)| *other >= value).count();
-            assert_eq!(goes_on == "true", better < (firsts.len().div_ceil(2)).max(1), "{value} of {firsts:?}");
+            assert_eq!(
+                goes_on == "true",
+                better < (firsts.len().div_ceil(2)).max(1),
+                "{value} of {firsts:?}"
+            );
             firsts.push((value, goes_on == "true"));
         }
     }

@@ -100,6 +100,8 @@ pub struct Emitter {
     pub kept: Vec<Kept>,
     /// Whether the GPU multiplies in tf32.
     pub tensor_cores: bool,
+    /// Places of what a block of a grid holds in shared memory: in the arena, and from `held` on.
+    pub held: Vec<[u64; 2]>,
 }
 
 impl Emitter {
@@ -154,6 +156,11 @@ impl Emitter {
         // Results of an op have the same rows.
         if let Some(spaced) = r.at[2..5].iter().find_map(|at| self.spaced(*at)) {
             let _ = write!(text, "c.row = {}; ", spaced.line);
+        }
+        for (i, operand) in [(1, "b"), (2, "bias")] {
+            if let Some([_, to]) = self.held.iter().find(|[from, _]| *from == r.at[i]) {
+                let _ = write!(text, "c.{operand} = held + {to}; ");
+            }
         }
         let finish = match to {
             Some(to) => self.learn(to, shape[2]),

@@ -34,8 +34,13 @@ const TILES: [[i32; 3]; 11] = [
 /// Terms of a slice.
 const DEPTHS: [i32; 4] = [64, 32, 16, 8];
 
-/// Estimated cycles of a slice besides its work: a barrier of the block.
-const SLICE_CYCLES: f64 = 40.0;
+/// Estimated cycles of a slice besides its work: a barrier of the block, and each quad that a thread copies. These and
+/// the cycles of an element at the end agree with an H200, where 784-256-10 took 24.5 us.
+const SLICE_CYCLES: f64 = 300.0;
+const QUAD_CYCLES: f64 = 110.0;
+
+/// Estimated cycles of each element that a thread finishes: its sums, the weight from the L2 cache, and the update.
+const FINISH_CYCLES: f64 = 250.0;
 
 /// Estimated cycles until a tile's first slices are there.
 const BEGIN_CYCLES: f64 = 700.0;
@@ -80,9 +85,11 @@ impl GridTiles {
             let [area, slices] = [rows * columns, up(k, depth)].map(f64::from);
             let terms = slices * f64::from(depth);
             let peak_share = if thread_rows == 8 { 0.7 } else { 0.5 };
-            let work = area * terms / (128.0 * peak_share) + slices * SLICE_CYCLES;
+            let quads = ((rows + columns) * depth / 4 + GRID_THREADS as i32 - 1) / GRID_THREADS as i32;
+            let slice = SLICE_CYCLES + f64::from(quads) * QUAD_CYCLES;
+            let work = area * terms / (128.0 * peak_share) + slices * slice;
             let loads = f64::from(rows + columns) * terms * 4.0 / BYTES_PER_CYCLE;
-            let ends = area / f64::from(GRID_THREADS) * (60.0 + 4.0 * f64::from(shares));
+            let ends = area / f64::from(GRID_THREADS) * (FINISH_CYCLES + 4.0 * f64::from(shares));
             let cycles = (count / f64::from(blocks)).ceil() * (BEGIN_CYCLES + work.max(loads) + ends);
             let elements = elements.max(sums) as usize;
             Some(Self { rows, columns, thread_rows, depth, blocks: busy as u32, elements, cycles })

@@ -24,6 +24,8 @@ const CROWDED_CYCLES: f64 = 2000.0;
 pub struct Stationary {
     /// Rows of the batch, inputs, outputs.
     pub shape: [usize; 3],
+    /// Targets of a row.
+    pub targets: usize,
     /// Inputs and outputs of a block's part of the weight.
     pub part: [usize; 2],
     pub precision: Precision,
@@ -35,22 +37,28 @@ pub struct Stationary {
 
 impl Stationary {
     /// The fastest division over these blocks by this estimate, if the layer fits.
-    pub fn best(shape: [usize; 3], precision: Precision, blocks: usize, room: usize) -> Option<Self> {
+    pub fn best(
+        shape: [usize; 3],
+        targets: usize,
+        precision: Precision,
+        [blocks, room]: [usize; 2],
+    ) -> Option<Self> {
         let parts = (8..=128).step_by(8).flat_map(|inputs| [16, 32, 48, 64].map(|outputs| [inputs, outputs]));
         let parts = parts.filter(|[inputs, outputs]| inputs / 8 * (outputs / 16) <= MOST_TILES);
-        let able = parts.map(|part| Self::new(shape, part, precision, blocks));
+        let able = parts.map(|part| Self::new(shape, targets, part, precision, blocks));
         let able = able.filter(|own| own.blocks() <= blocks && own.elements <= room);
         able.min_by(|a, b| a.cycles.iter().sum::<f64>().total_cmp(&b.cycles.iter().sum()))
     }
 
-    fn new(shape: [usize; 3], part: [usize; 2], precision: Precision, blocks: usize) -> Self {
+    fn new(shape: [usize; 3], targets: usize, part: [usize; 2], precision: Precision, blocks: usize) -> Self {
         let ([m, _, n], [inputs, outputs]) = (shape, part);
         let warps = GRID_THREADS as usize / 32;
         let rows = m.next_multiple_of(if m > 16 * warps { 32 } else { 16 });
         let stride = if inputs % 16 == 8 { inputs } else { inputs + 8 };
-        let batch = (rows * stride).max(warps * inputs * outputs);
-        let elements = (2 * batch + inputs * (outputs + 4) + 2 * m).next_multiple_of(4);
-        let own = Self { shape, part, precision, elements, cycles: [0.0; 3] };
+        let groups = if outputs.is_multiple_of(32) { warps / 2 } else { warps };
+        let batch = (rows * stride).max(groups * inputs * outputs);
+        let elements = (2 * batch + inputs * (outputs + 4) + 2 * m * (1 + targets)).next_multiple_of(4);
+        let own = Self { shape, targets, part, precision, elements, cycles: [0.0; 3] };
         let products = if precision == Precision::F32 { 3.0 } else { 1.0 };
         let area = (inputs * outputs) as f64;
         let product = BEGIN_CYCLES + rows as f64 * area * products / PER_CYCLE;
@@ -84,7 +92,7 @@ impl Stationary {
     pub fn name(&self) -> String {
         let ([m, k, n], [inputs, outputs]) = (self.shape, self.part);
         let f32 = self.precision == Precision::F32;
-        format!("Stationary<{GRID_THREADS}, {m}, {k}, {n}, {inputs}, {outputs}, {f32}>")
+        format!("Stationary<{GRID_THREADS}, {m}, {k}, {n}, {}, {inputs}, {outputs}, {f32}>", self.targets)
     }
 
     /// The forward product.
@@ -92,7 +100,7 @@ impl Stationary {
         "First::forward(shared, batch.place, partials);".to_owned()
     }
 
-    /// Of the product `c`, the sums of `each` rows from those of part `part` on.
+    /// The sums of the `each` rows of part `part`, which the product `c` finishes.
     pub(super) fn sums(&self, each: i32) -> String {
         let ([m, _, n], [parts, _]) = (self.shape, self.parts());
         format!(

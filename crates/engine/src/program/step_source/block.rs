@@ -179,6 +179,7 @@ impl<'a> Staged<'a> {
             spaced: room.spaced.clone(),
             kept: full.map_or(Vec::new(), |full| full.emitter.kept.clone()),
             tensor_cores: room.tensor_cores,
+            held: Vec::new(),
         };
         let pieces = pieces::pieces(step, fetches_ahead);
         if full.is_none() {
@@ -377,6 +378,7 @@ fn fetch(step: &Step<'_>, room: &Room) -> String {
         spaced: Vec::new(),
         kept: Vec::new(),
         tensor_cores: false,
+        held: Vec::new(),
     };
     let number = plain.record_text(r);
     format!(

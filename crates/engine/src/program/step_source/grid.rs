@@ -13,7 +13,7 @@ use super::{
     Stationary, Step, StepOptions, StepSource, Tiles, WorkSplit, aligned,
     pieces::{self, Piece},
     share::{READ_BY_ALL, Share, Spread, stages},
-    stationary,
+    stationary::{self, Held},
 };
 
 /// The most and the fewest blocks. A GPU with half as many multiprocessors runs them at once.
@@ -29,9 +29,10 @@ const BLOCKS_EACH: u32 = 2;
 /// Elements of a weight's gradient from which tiles pay.
 const IN_TILES: usize = 8192;
 
-/// Approximate cycles of a barrier over the grid, and of a piece's first loads from the L2 cache.
-const GRID_BARRIER_CYCLES: f64 = 1900.0;
-const PIECE_CYCLES: f64 = 600.0;
+/// Approximate cycles of a barrier over the grid with the wait for the slowest block, and of a piece's loads from the L2
+/// cache, which follow each other. Both as measured on an H200.
+const GRID_BARRIER_CYCLES: f64 = 3000.0;
+const PIECE_CYCLES: f64 = 1500.0;
 
 /// Bytes per cycle that a block gets from the L2 cache.
 const BYTES_PER_CYCLE: f64 = 32.0;
@@ -41,31 +42,43 @@ const BYTES_PER_CYCLE: f64 = 32.0;
 /// # Errors
 /// Why a GPU cannot run it.
 pub fn source(step: &Step<'_>, options: &StepOptions<'_>) -> Result<StepSource, String> {
-    let StepOptions { layout, precision, place, elements, room, multiprocessors, .. } = *options;
+    let StepOptions { elements, room, precision, .. } = *options;
     let large = format!("a step of {elements} numbers, and shared memory has room for {room}");
     if precision == Precision::Bf16 {
         return Err(format!("{large}; a grid of blocks does not multiply in bf16"));
     }
     let pieces = pieces::pieces(step, true);
     let blocks = blocks(step);
-    let first = stationary::first_layer(step, &pieces, options, blocks);
-    let mut grid = Grid { step, encoder: Encoder { layout, precision, place }, blocks, each: 1, first };
+    let held = stationary::small_weights(step, &pieces);
+    let first = stationary::first_layer(step, &pieces, options, (blocks, &held));
+    let stationary = first.map(|first| build(step, options, (blocks, Some(first), held)));
+    let whole = |built: &Result<Option<StepSource>, String>| !matches!(built, Ok(None));
+    let built = stationary.filter(whole).unwrap_or_else(|| build(step, options, (blocks, None, Vec::new())));
+    built.map_err(|why| format!("{large}; {why}"))?.ok_or_else(|| "a step without stages".into())
+}
+
+/// The source with this layer as the first one; `None` if more than its forward product can begin a step.
+fn build(
+    step: &Step<'_>,
+    options: &StepOptions<'_>,
+    (blocks, first, held): (u32, Option<Stationary>, Vec<Held>),
+) -> Result<Option<StepSource>, String> {
+    let StepOptions { layout, precision, place, room, multiprocessors, .. } = *options;
+    let encoder = Encoder { layout, precision, place };
+    let mut grid = Grid { step, encoder, blocks, each: 1, first, held };
     let mut shares = Vec::new();
-    for piece in pieces {
-        grid.share(piece, &mut shares).map_err(|why| format!("{large}; {why}"))?;
+    for piece in pieces::pieces(step, true) {
+        grid.share(piece, &mut shares)?;
     }
     let elements = shares.iter().map(|share| share.elements).max().unwrap_or(0);
-    let elements = elements + grid.first.map_or(0, |first| first.elements);
+    let elements = elements + grid.resident();
     if grid.blocks > multiprocessors {
         let fit = u32::try_from(room / elements.max(1)).unwrap_or(u32::MAX);
         grid.each = fit.min(BLOCKS_EACH);
     }
     let at_once = multiprocessors.saturating_mul(grid.each);
     if grid.blocks > at_once {
-        return Err(format!(
-            "{large}; it needs a grid of {} blocks, and this GPU runs {at_once} at once",
-            grid.blocks
-        ));
+        return Err(format!("it needs a grid of {blocks} blocks, and this GPU runs {at_once} at once"));
     }
     let places = stages(&shares);
     let stages = places.iter().map(|[stage, _]| stage + 1).max().unwrap_or(0);
@@ -73,14 +86,16 @@ pub fn source(step: &Step<'_>, options: &StepOptions<'_>) -> Result<StepSource, 
         return Err("a step of one stage, in which no rows can be fetched ahead".into());
     }
     let begins = shares.iter().zip(&places).filter(|(_, [stage, _])| *stage == 0);
-    // Then the next step begins with what its block has, and no barrier is behind a step.
-    let is_open = grid.first.is_some() && begins.count() == 1;
-    let (text, cycles) = grid.write(&shares, &places, stages, is_open)?;
+    if grid.first.is_some() && begins.count() > 1 {
+        return Ok(None);
+    }
+    let (text, cycles) = grid.write(&shares, &places, stages)?;
+    // With a stationary weight the next step begins with what its block has, and no barrier is behind a step.
     let waits = shares.iter().filter(|share| share.waits).count();
-    let barriers = stages - usize::from(is_open) + waits;
+    let barriers = stages - usize::from(grid.first.is_some()) + waits;
     let cycles = cycles + barriers as f64 * GRID_BARRIER_CYCLES;
     let ahead = grid.ahead().into_iter().sum();
-    Ok(StepSource { text, blocks: grid.blocks, threads: GRID_THREADS, elements, ahead, barriers, cycles })
+    Ok(Some(StepSource { text, blocks, threads: GRID_THREADS, elements, ahead, barriers, cycles }))
 }
 
 /// The blocks of a program's grid.
@@ -106,12 +121,16 @@ struct Grid<'a> {
     each: u32,
     /// The first layer, if its weight stays in the blocks.
     first: Option<Stationary>,
+    /// What else stays in shared memory during a step.
+    held: Vec<Held>,
 }
 
 impl Grid<'_> {
     fn emitter(&self, split: WorkSplit) -> Emitter {
         let [x, y] = [self.step.gathers.at[0], self.step.gathers.at[1]];
         let learning = self.step.learning.clone();
+        let by_rows = matches!(split, WorkSplit::Rows(_));
+        let held = self.held.iter().filter(|_| by_rows).map(|held| [held.from, held.to]).collect();
         Emitter {
             threads: GRID_THREADS,
             split,
@@ -120,13 +139,21 @@ impl Grid<'_> {
             spaced: Vec::new(),
             kept: Vec::new(),
             tensor_cores: false,
+            held,
         }
     }
 
-    /// How many rows a block has at once: a divisor of the rows, so that all parts are alike.
-    fn rows_each(&self) -> usize {
+    /// Elements of shared memory besides those of tiles.
+    fn resident(&self) -> usize {
+        self.first.map_or(0, |first| first.elements + stationary::held_elements(&self.held))
+    }
+
+    /// Parts of the rows, and how many rows a block has at once: a divisor of the rows, so that all parts are alike.
+    fn parts(&self) -> [usize; 2] {
         let rows = self.step.program.rows;
-        (1..=rows.div_ceil(self.blocks as usize)).rev().find(|each| rows.is_multiple_of(*each)).unwrap_or(1)
+        let each = (1..=rows.div_ceil(self.blocks as usize)).rev().find(|each| rows.is_multiple_of(*each));
+        let each = each.unwrap_or(1);
+        [rows / each, each]
     }
 
     /// Adds the shares of a piece.
@@ -192,8 +219,7 @@ impl Grid<'_> {
 
     /// By rows, if the op can; `first`: from the partial sums of its product.
     fn by_rows(&self, piece: Piece<'_>, first: Option<Stationary>) -> Result<Share, String> {
-        let each = self.rows_each();
-        let parts = self.step.program.rows / each;
+        let [parts, each] = self.parts();
         let own = |part: usize| piece.op.of_rows(&(part * each..(part + 1) * each));
         let Some((record, next)) = self.of_parts(own, parts)? else { return Ok(self.by_all(piece)) };
         let next = next.map(Box::new);
@@ -224,44 +250,50 @@ impl Grid<'_> {
     }
 
     /// The text, and the estimated cycles of a step without its barriers.
-    fn write(
-        &self,
-        shares: &[Share],
-        places: &[[usize; 2]],
-        stages: usize,
-        is_open: bool,
-    ) -> Result<(String, f64), String> {
+    fn write(&self, shares: &[Share], places: &[[usize; 2]], stages: usize) -> Result<(String, f64), String> {
         let Step { name, program, gathers, .. } = self.step;
         let [x_ahead, y_ahead, _] = self.ahead();
+        let is_open = self.first.is_some();
         let mut text = format!(
             "struct {name}_program {{\n    static const int THREADS = {GRID_THREADS}, BLOCKS = {}, BATCH = {}, ROWS = {}, \
-             TILES = {};\n    static const u64 X = {}, Y = {}, BEHIND_X = {x_ahead};\n",
+             TILES = {};\n    static const bool OPEN = {is_open};\n    static const u64 X = {}, Y = {}, BEHIND_X = {x_ahead};\n",
             self.blocks,
             program.batch,
             program.rows,
-            self.first.map_or(0, |first| first.elements),
+            self.resident(),
             gathers.at[0],
             gathers.at[1],
         );
         text += &self.rows_ahead()?;
         text += "    template <class Meanwhile>\n    static __device__ __forceinline__ void step(float* own, float* shared, const \
-                 Run& at, unsigned* barrier, float* ahead, Batch batch, Meanwhile meanwhile) {\n        const u64 x = batch.x, y = \
+                 Run& at, unsigned* barrier, unsigned& arrived, float* ahead, Batch batch, Meanwhile meanwhile) {\n        const u64 x = batch.x, y = \
                  batch.y;\n";
-        let _ = writeln!(text, "        float* partials = ahead + {};", x_ahead + y_ahead);
+        let each = self.first.map_or(0, |first| first.partials());
+        let _ =
+            writeln!(text, "        float* partials = ahead + {} + batch.place * {each};", x_ahead + y_ahead);
         text += "        const Hyper& hyper = *at.hyper;\n";
         let mut cycles = 0.0;
         for stage in 0..stages {
             match stage {
                 0 => {}
+                1 if let Some(first) = &self.first => {
+                    text += "        wait_for_all(barrier, arrived);\n";
+                    text += &stationary::hold(first, &self.held, self.parts());
+                    text += "        meanwhile();\n        end_group();\n";
+                }
                 1 => {
                     text += "        { unsigned arrived = arrive(barrier); meanwhile(); wait_for_all(barrier, arrived); }\n"
                 }
                 _ => text += "        meet(barrier);\n",
             }
             cycles += self.write_stage(&mut text, shares, places, stage);
+            if stage == 1 && self.first.is_some() && !places.iter().any(|place| place[0] == 1 && place[1] > 0)
+            {
+                text += "        copied_but<1>();\n";
+            }
         }
         text += if is_open {
-            "        copied();\n        __syncthreads();\n"
+            "        copied();\n        arrived = arrive(barrier);\n"
         } else {
             "        copied();\n        meet(barrier);\n"
         };
@@ -278,43 +310,36 @@ impl Grid<'_> {
     /// Elements of the memory for the next batch's features and targets, and for partial sums.
     fn ahead(&self) -> [usize; 3] {
         let Gather { x, y, .. } = self.step.gather;
-        let x = if self.first.is_some() { 0 } else { aligned(x.len) };
-        [x, aligned(y.len), self.first.map_or(0, |first| first.partials())]
+        match &self.first {
+            Some(first) => [0, 0, 2 * first.partials()],
+            None => [aligned(x.len), aligned(y.len), 0],
+        }
     }
 
     /// The functions that fetch rows, and those for what stays in shared memory.
     fn rows_ahead(&self) -> Result<String, String> {
-        let each = self.rows_each();
-        let parts = self.step.program.rows / each;
-        let own = |part: usize| Op::from(self.step.gather.clone()).of_rows(&(part * each..(part + 1) * each));
-        let Some((mut rows, mut next)) = self.of_parts(own, parts)? else {
-            return Err("a step without rows".into());
-        };
-        let scope = "then, Solo(threadIdx.x, THREADS)); }\n    }\n";
-        let [mut begin, mut expect, mut fetch] = <[String; 3]>::default();
+        let [parts, each] = self.parts();
         if let Some(first) = &self.first {
             let all = self.emitter(WorkSplit::Threads { blocks: 1 }).record_text(self.step.gathers);
-            [begin, expect, fetch] = stationary::program(first, &all, self.step);
-            // The features are fetched by parts of the weight.
-            rows.inputs = 0;
-            next.iter_mut().for_each(|next| next.inputs = 0);
+            return Ok(stationary::program(first, &all, self.step, [parts, each]));
         }
+        let own = |part: usize| Op::from(self.step.gather.clone()).of_rows(&(part * each..(part + 1) * each));
+        let Some((rows, next)) = self.of_parts(own, parts)? else {
+            return Err("a step without rows".into());
+        };
         let op = self.emitter(WorkSplit::Rows(next.map(Box::new))).record_text(&rows);
         let parts = format!(
             "for (unsigned part = blockIdx.x; part < {parts}; part += BLOCKS) {{ {op} Run then = at;"
         );
-        if self.first.is_none() {
-            begin = "    static __device__ void begin(float*, float*, const Run&) {}\n    static __device__ void end(float*, \
-                     float*) {}\n".into();
-            expect = format!(
-                "    static __device__ __forceinline__ void expect(float*, const Run& at, int) {{\n        const u64 x = 0, y \
-                     = 0;\n        {parts} next_step(then, BATCH, ROWS), then.offset += part * {each}; expect_rows(op, {scope}"
-            );
-        }
+        let scope = "then, Solo(threadIdx.x, THREADS)); }\n    }\n";
         Ok(format!(
-            "{begin}    static __device__ __forceinline__ void gather(float* own, float* shared, const Run& at, Batch batch) \
-             {{\n        const u64 x = batch.x, y = batch.y;\n        {fetch} {parts} then.offset += part * {each}; \
-             gather_op(op, own, {scope}{expect}"
+            "    static __device__ Batch batch(float* own, float*, float* ahead, int place) {{\n        const u64 other = \
+             (u64)((long long)((u64)ahead - (u64)own) / 4);\n        return place ? Batch{{other, other + BEHIND_X, 1}} : Batch{{X, Y, 0}};\n    }}\n    \
+             static __device__ void begin(float*, float*, float*, const Run&) {{}}\n    static __device__ void end(float*, float*) \
+             {{}}\n    static __device__ __forceinline__ void gather(float* own, float*, const Run& at, Batch batch) {{\n        \
+             const u64 x = batch.x, y = batch.y;\n        {parts} then.offset += part * {each}; gather_op(op, own, {scope}    \
+             static __device__ __forceinline__ void expect(float*, const Run& at, int) {{\n        const u64 x = 0, y = 0;\n        \
+             {parts} next_step(then, BATCH, ROWS), then.offset += part * {each}; expect_rows(op, {scope}"
         ))
     }
 
@@ -329,6 +354,9 @@ impl Grid<'_> {
         let mut at_level = 0;
         for (share, [_, level]) in own {
             if *level > at_level {
+                // The small weights are there; the next batch is still on its way.
+                let arrives = stage == 1 && at_level == 0 && self.first.is_some();
+                *text += if arrives { "        copied_but<1>();\n" } else { "" };
                 *text += "        __syncthreads();\n";
                 at_level = *level;
             }

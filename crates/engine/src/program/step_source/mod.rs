@@ -20,8 +20,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use super::{
     Access, BiasGradient, BufferId, Emitter, Encoder, FLAG_CHUNK, FLAG_ORDERED, FLAG_VALIDATION,
     GRID_THREADS, Gather, GridTiles, Instruction, Kept, Layout, Learning, Linear, Log, LogTarget, Loss,
-    MOST_SHARED, Mean, MemoryPlan, Op, PARTIAL_SUMS, Precision, Program, Programs, Record, Refused, Role,
-    Slice, Spaced, Stationary, Tiles, Update, WeightGradient, Window, WorkSplit, aligned, encode,
+    MOST_SHARED, Mean, MemoryPlan, NONE, Op, PARTIAL_SUMS, Precision, Program, Programs, Record, Refused,
+    Role, Slice, Spaced, Stationary, Tiles, Update, WeightGradient, Window, WorkSplit, aligned, encode,
 };
 
 /// The source of a kernel `void NAME(float* arena, Run* run, unsigned* barrier, float* ahead, int steps)`. A grid's

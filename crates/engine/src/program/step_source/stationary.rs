@@ -1,7 +1,9 @@
 //! The first layer of a step over a grid, if its weight can stay in the shared memory of the blocks.
 
+use std::fmt::Write;
+
 use super::{
-    Access, BufferId, FLAG_VALIDATION, MOST_SHARED, Op, Slice, Stationary, Step, StepOptions,
+    Access, BufferId, FLAG_VALIDATION, MOST_SHARED, NONE, Op, Slice, Stationary, Step, StepOptions,
     pieces::Piece,
     share::{READ_BY_ALL, Share, Spread},
 };
@@ -15,7 +17,7 @@ pub fn first_layer(
     step: &Step<'_>,
     pieces: &[Piece<'_>],
     options: &StepOptions<'_>,
-    blocks: u32,
+    (blocks, held): (u32, &[Held]),
 ) -> Option<Stationary> {
     let x = step.gather.x;
     let reads = || pieces.iter().filter(|piece| piece.access.touched().any(|slice| slice.overlaps(x)));
@@ -32,8 +34,61 @@ pub fn first_layer(
         return None;
     }
     let shape = [linear.rows, linear.inputs, linear.outputs];
-    let room = options.room.saturating_sub(MOST_SHARED as usize);
-    Stationary::best(shape, options.precision, blocks as usize, room)
+    let room = options.room.saturating_sub(MOST_SHARED as usize + held_elements(held));
+    Stationary::best(shape, step.gather.target_width, options.precision, [blocks as usize, room])
+}
+
+/// A weight or bias that each block copies to its shared memory in every step, since it reads it for several rows.
+pub struct Held {
+    /// Its place in the arena.
+    pub from: u64,
+    /// Its place behind the first layer's.
+    pub to: u64,
+    len: usize,
+}
+
+/// The small weights that are read by rows.
+pub fn small_weights(step: &Step<'_>, pieces: &[Piece<'_>]) -> Vec<Held> {
+    let mut held: Vec<Held> = Vec::new();
+    let mut add = |from: u64, len: usize| {
+        let to = held_elements(&held) as u64;
+        if from != NONE && held.iter().all(|other| other.from != from) && to as usize + len <= READ_BY_ALL {
+            held.push(Held { from, to, len });
+        }
+    };
+    for Piece { op, record, .. } in pieces {
+        match op {
+            Op::Linear(l) if l.inputs * l.outputs <= READ_BY_ALL && !l.x.overlaps(step.gather.x) => {
+                add(record.at[1], l.inputs * l.outputs);
+                add(record.at[2], l.outputs);
+            }
+            Op::InputGradient(l) if l.inputs * l.outputs <= READ_BY_ALL => {
+                add(record.at[1], l.inputs * l.outputs);
+            }
+            _ => {}
+        }
+    }
+    held
+}
+
+/// Elements of shared memory that they take.
+pub fn held_elements(held: &[Held]) -> usize {
+    held.last().map_or(0, |last| (last.to as usize + last.len).next_multiple_of(4))
+}
+
+/// Fetches them, and takes the targets of rows in parts of `each` to the arena.
+pub fn hold(first: &Stationary, held: &[Held], [parts, each]: [usize; 2]) -> String {
+    let at = first.elements;
+    let mut text = format!("        const float* held = shared + {at};\n");
+    for Held { from, to, len } in held {
+        let _ = writeln!(text, "        hold(shared + {}, own + {from}, {len});", at + *to as usize);
+    }
+    let _ = writeln!(
+        text,
+        "        end_group();\n        for (int part = blockIdx.x; part < {parts}; part += BLOCKS) First::take_targets(shared, own + \
+         Y, batch.place, part * {each}, {each});"
+    );
+    text
 }
 
 /// The forward product of a layer; its sums by rows are a piece of their own.
@@ -53,8 +108,8 @@ fn share(text: String, access: Access, first: &Stationary, cycles: f64) -> Share
 }
 
 /// What a step's program says of the layer: its type, what stays in shared memory, and how its rows are fetched. `op`: the
-/// record of the rows.
-pub fn program(first: &Stationary, op: &str, step: &Step<'_>) -> [String; 3] {
+/// record of the rows, which are in parts of `each`.
+pub fn program(first: &Stationary, op: &str, step: &Step<'_>, [parts, each]: [usize; 2]) -> String {
     let [_, inputs, _] = first.shape;
     let layers = step.program.instructions.iter().zip(step.records);
     let mut own =
@@ -67,21 +122,20 @@ pub fn program(first: &Stationary, op: &str, step: &Step<'_>) -> [String; 3] {
             "float* weight = own + {weight}; First::each_weight(shared, [&](int e, float* held) {{ {body} }});"
         )
     };
-    let number = |place: &str| format!("First::number(shared, op, then, {place});");
-    let begin = format!(
-        "    using First = {};\n    static __device__ __forceinline__ void begin(float* own, float* shared, const Run& \
-         at) {{\n        {} const u64 x = 0, y = 0; {op} Run then = at; {}\n    }}\n    static \
-         __device__ __forceinline__ void end(float* own, float* shared) {{\n        {}\n    }}\n",
+    format!(
+        "    using First = {};\n    static __device__ __forceinline__ Batch batch(float*, float*, float*, int place) \
+         {{\n        return {{X, Y, place}};\n    }}\n    static __device__ \
+         __forceinline__ void begin(float* own, float* shared, float* ahead, const Run& at) {{\n        First::empty(ahead); {} \
+         const u64 x = 0, y = 0; {op} First::number(shared, op, at, 0);\n    }}\n    static __device__ __forceinline__ void \
+         end(float* own, float* shared) {{\n        {}\n    }}\n    static __device__ __forceinline__ void expect(float* shared, \
+         const Run& at, int place) {{\n        const u64 x = 0, y = 0; {op} Run then = at; next_step(then, BATCH, ROWS); \
+         First::number(shared, op, then, place);\n    }}\n    static __device__ __forceinline__ void gather(float*, float* shared, \
+         const Run& at, Batch batch) {{\n        First::fetch<{piece}>(shared, at.data[{data}], batch.place);\n        for (int part = \
+         blockIdx.x; part < {parts}; part += BLOCKS) First::fetch_targets(shared, at.data[{}], batch.place, part * {each}, \
+         {each});\n    }}\n",
         first.name(),
         held("*held = e >= 0 ? weight[e] : 0.0f;"),
-        number("0"),
         held("if (e >= 0) weight[e] = *held;"),
-    );
-    let expect = format!(
-        "    static __device__ __forceinline__ void expect(float* shared, const Run& at, int place) {{\n        const u64 x = 0, y = 0; {op} \
-         Run then = at; next_step(then, BATCH, ROWS); {}\n    }}\n",
-        number("place")
-    );
-    let fetch = format!("First::fetch<{piece}>(shared, at.data[{data}], batch.place);");
-    [begin, expect, fetch]
+        data + 1,
+    )
 }
