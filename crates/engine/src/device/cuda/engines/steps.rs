@@ -15,7 +15,7 @@ use crate::{
     },
     op::{
         Encoder, FLAG_COPY_ONLY, Instruction, Layout, MOST_COUNTED, Op, Phase, Precision, Record, Refused,
-        counted, encode,
+        Slice, counted, encode,
     },
     program::{Offsets, Program},
 };
@@ -96,6 +96,47 @@ impl LaunchKind {
     }
 }
 
+/// Plans the launches of a program in their order.
+struct Planner<'a> {
+    program: &'a Program,
+    place: &'a dyn Fn(Slice) -> Option<u64>,
+    gpu: &'a GpuContext,
+    products: Option<&'a mut Products>,
+    copies: Option<Copies<'a>>,
+    /// Instructions whose work an earlier launch does.
+    merged: Vec<Option<usize>>,
+}
+
+impl Planner<'_> {
+    /// Instruction `at`, which would be this launch of the step; `None` if an earlier one does its work.
+    fn launch(
+        &mut self,
+        at: usize,
+        record: Record,
+        launch: usize,
+    ) -> Result<Option<LaunchKind>, DeviceError> {
+        if self.merged.contains(&Some(at)) {
+            return Ok(None);
+        }
+        let op = &self.program.instructions[at].op;
+        let halves = self.copies.as_ref().and_then(|copies| copies.operands(op));
+        let mut work = LaunchKind::new(record, self.gpu, self.products.as_deref_mut(), halves)?;
+        if let LaunchKind::Product(product) = &mut work
+            && self.program.leaves_activation(at)
+        {
+            product.follow = None;
+        }
+        if let Some((record, of)) = work.last() {
+            self.merged.extend(self.program.merge(at, record, self.place));
+            *of = shape(record, self.gpu.context.gpu.multiprocessors);
+        }
+        if let Some(copies) = &mut self.copies {
+            work.with_copies(op, copies, launch);
+        }
+        Ok(Some(work))
+    }
+}
+
 pub struct Steps {
     pub rows: i32,
     /// This device's rows of the batch.
@@ -116,7 +157,7 @@ impl Steps {
         precision: Precision,
         gpu: &GpuContext,
         staging: &mut Staging,
-        mut products: Option<&mut Products>,
+        products: Option<&mut Products>,
     ) -> Result<Self, DeviceError> {
         let context = &gpu.context;
         let unusable = |why: String| DeviceError::Unusable { device: context.name.clone(), why };
@@ -124,35 +165,21 @@ impl Steps {
         let (mut launches, mut records, mut widest): (Vec<Launch>, _, _) = (Vec::new(), Vec::new(), 1);
         let mut started = None;
         let base = products.as_ref().and_then(|products| products.copies);
-        let mut copies = base.map(|base| Copies::new(program, base, places, layout.prediction));
+        let copies = base.map(|base| Copies::new(program, base, places, layout.prediction));
         let place = |slice| places.offset(slice);
         let encoder = Encoder { layout, precision, place: &place };
-        let mut merged = Vec::new();
+        let mut planner = Planner { program, place: &place, gpu, products, copies, merged: Vec::new() };
         let all = program.instructions.iter().zip(encode(&program.instructions, &encoder));
-        for (at, (Instruction { op, phase }, record)) in all.enumerate() {
+        for (at, (Instruction { phase, .. }, record)) in all.enumerate() {
             let mut phase = *phase;
             let work = match record {
                 Ok(record) => {
                     records.push(record);
                     widest = widest.max(elements(&record));
-                    if merged.contains(&Some(at)) {
-                        continue;
+                    match planner.launch(at, record, launches.len())? {
+                        Some(work) => work,
+                        None => continue,
                     }
-                    let halves = copies.as_ref().and_then(|copies| copies.operands(op));
-                    let mut work = LaunchKind::new(record, gpu, products.as_deref_mut(), halves)?;
-                    if let LaunchKind::Product(product) = &mut work
-                        && program.leaves_activation(at)
-                    {
-                        product.follow = None;
-                    }
-                    if let Some((record, of)) = work.last() {
-                        merged.extend(program.merge(at, record, &place));
-                        *of = shape(record, gpu.context.gpu.multiprocessors);
-                    }
-                    if let Some(copies) = &mut copies {
-                        work.with_copies(op, copies, launches.len());
-                    }
-                    work
                 }
                 // The gradients that sums write are no operands.
                 Err(Refused::AllReduce(of)) => {
@@ -170,7 +197,7 @@ impl Steps {
             };
             launches.push(Launch { phase, work });
         }
-        for launch in copies.iter().flat_map(Copies::copy_only) {
+        for launch in planner.copies.iter().flat_map(Copies::copy_only) {
             if let Some((record, _)) = launches[launch].work.last() {
                 record.flags |= FLAG_COPY_ONLY;
             }
