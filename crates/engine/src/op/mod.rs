@@ -63,9 +63,9 @@ pub use loss::{Loss, LossKind};
 pub use lowering::{Backward, Lowering};
 pub use phase::Phase;
 pub use record::{
-    Encoder, FLAG_BF16, FLAG_CHUNK, FLAG_COPY_ONLY, FLAG_ORDERED, FLAG_RELU_INPUT, FLAG_TF32, FLAG_UPDATE,
-    FLAG_VALIDATION, Hyper, MOST_COUNTED, NONE, PARTIAL_BYTES, PARTIALS, Precision, Record, Refused,
-    RunRecord, SLIM, SLIM_ROWS, SUMS, Size, counted, encode, header,
+    Encoder, FLAG_BF16, FLAG_CHUNK, FLAG_COPY_ONLY, FLAG_ENDS_STEP, FLAG_ORDERED, FLAG_RELU_INPUT, FLAG_TF32,
+    FLAG_UPDATE, FLAG_VALIDATION, Hyper, MOST_COUNTED, NONE, PARTIAL_BYTES, PARTIALS, Precision, Record,
+    Refused, RunRecord, SLIM, SLIM_ROWS, SUMS, Size, counted, encode, header,
 };
 pub use reduce::{Mean, Norm, NormKind};
 pub use rmsprop::Rmsprop;

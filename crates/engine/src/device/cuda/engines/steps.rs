@@ -14,8 +14,8 @@ use crate::{
         },
     },
     op::{
-        Encoder, FLAG_COPY_ONLY, Instruction, Layout, MOST_COUNTED, Op, Phase, Precision, Record, Refused,
-        Slice, counted, encode,
+        Encoder, FLAG_COPY_ONLY, FLAG_ENDS_STEP, Instruction, Kind, Layout, MOST_COUNTED, Op, Phase,
+        Precision, Record, Refused, Slice, counted, encode,
     },
     program::{Offsets, Program},
 };
@@ -59,6 +59,20 @@ impl LaunchKind {
             Some(product) => Self::Product(Box::new(product)),
             None => Self::Kernel { record, shape: shape(&record, gpu.context.gpu.multiprocessors) },
         })
+    }
+
+    /// Lets it end the step, if it can, as the last launch.
+    fn ends_step(&mut self, rows: i32, own_rows: i32) -> bool {
+        match self {
+            Self::Kernel { record, .. }
+                if matches!(record.kind(), Kind::LogAppend | Kind::Accumulate | Kind::Watch) =>
+            {
+                record.flags |= FLAG_ENDS_STEP;
+                (record.total_rows, record.inputs) = (rows, own_rows);
+                true
+            }
+            _ => false,
+        }
     }
 
     /// The last of its kernels, if that is this project's.
@@ -142,6 +156,8 @@ pub struct Steps {
     /// This device's rows of the batch.
     pub own_rows: i32,
     pub launches: Vec<Launch>,
+    /// Whether the last launch ends the step.
+    pub ends_itself: bool,
     /// Its kernels' records in device memory, for the engines that interpret them.
     pub records: DeviceMemory,
     pub count: i32,
@@ -202,12 +218,15 @@ impl Steps {
                 record.flags |= FLAG_COPY_ONLY;
             }
         }
+        let [rows, own_rows] = [rows(program.batch)?, rows(program.rows)?];
+        let ends_itself = launches.last_mut().is_some_and(|last| last.work.ends_step(rows, own_rows));
         let memory = DeviceMemory::new(context, size_of_val(&records[..]), "the records of a program")?;
         staging.upload(gpu, memory.at, &records)?;
         Ok(Self {
-            rows: rows(program.batch)?,
-            own_rows: rows(program.rows)?,
+            rows,
+            own_rows,
             launches,
+            ends_itself,
             count: records.len() as i32,
             records: memory,
             widest,
