@@ -247,7 +247,7 @@ kinds! {
     InputGradient, "op_input_gradient", "product_op", input_gradient::size;
     WeightGradient, "op_weight_gradient", "product_op", weight_gradient::size;
     BiasGradient, "op_bias_gradient", "bias_gradient_op", bias_gradient::size;
-    Activate, "op_activate", "activate_op", Size::of_quads;
+    Activate, "op_activate", "activate_op", activation::size;
     ActivateBackward, "op_activate_backward", "activate_backward_op", activation::backward_size;
     Dropout, "op_dropout", "dropout_op", dropout::size;
     DropoutBackward, "op_dropout_backward", "dropout_backward_op", dropout::size;

@@ -340,7 +340,7 @@ mod tests {
         assert_eq!(blocks(Kind::Mean, 256, 1, 1), 1);
         assert_eq!(blocks(Kind::Mean, 8192, 1, 1), 8);
         assert_eq!(blocks(Kind::Norm, 1000, 1000, 1), 132);
-        assert_eq!(blocks(Kind::Activate, 1 << 14, 1 << 10, 1), 528);
+        assert_eq!(blocks(Kind::Activate, 1 << 14, 1 << 10, 1), 1056);
         assert_eq!(blocks(Kind::Zero, 0, 0, 0), 1);
         for kind in Kind::ALL {
             assert_eq!(size(*kind, 100, 100, 100).threads % 32, 0, "{kind:?}");
