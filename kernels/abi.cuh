@@ -58,6 +58,7 @@ enum Flag {
     FLAG_SQUARED = 1 << 9,  // A norm without its root: the sum of squares.
     FLAG_COPY_ONLY = 1 << 10,  // Of a result only its bfloat16 copy is stored.
     FLAG_RELU_INPUT = 1 << 11,  // RELU is applied to the input as it is read.
+    FLAG_ENDS_STEP = 1 << 12,  // The launch ends the step: the counters advance by total_rows and, on this device, inputs.
 };
 
 const u64 NONE = ~0ull;

@@ -56,7 +56,7 @@ __device__ __forceinline__ void activate_op(const Op& op, float* arena, const Ru
             if (i + q * s.threads >= done / 4) break;
 #pragma unroll
             for (int e = 0; e < 4; e++) a[q].v[e] = activated(f, a[q].v[e]);
-            store(arena, op.at[1], op.at[2], op.flags, 4 * (u64)(i + q * s.threads), a[q]);
+            store(arena, op.at[1], op.at[2], op.flags, 4 * (i + q * s.threads), a[q]);
         }
     }
     for (unsigned i = done + s.thread; i < n; i += s.threads)
@@ -73,7 +73,7 @@ __device__ __forceinline__ void activate_backward_op(const Op& op, float* arena,
         Lanes<4> a = ((const Lanes<4>*)saved)[i], d = ((const Lanes<4>*)dy)[i];
 #pragma unroll
         for (int e = 0; e < 4; e++) d.v[e] = times_derivative(f, a.v[e], d.v[e]);
-        store(arena, op.at[1], op.at[2], op.flags, 4 * (u64)i, d);
+        store(arena, op.at[1], op.at[2], op.flags, 4 * i, d);
     }
     for (unsigned i = done + s.thread; i < n; i += s.threads)
         store(arena, op.at[1], op.at[2], op.flags, i, Lanes<1>{times_derivative(f, saved[i], dy[i])});
@@ -90,7 +90,7 @@ struct ActivateBackwardSums {
     __device__ __forceinline__ void add(int column, int row, int n, float (&own)[1][WIDE]) const {
         if (column >= op.outputs) return;
         Lanes<WIDE> a[BATCH], d[BATCH];
-        u64 first = (u64)row * op.outputs + column, step = 8 * (u64)op.outputs;
+        unsigned first = row * (unsigned)op.outputs + column, step = 8 * (unsigned)op.outputs;
         load_rows(arena, op.at[1], NONE, first, step, n, d);
         load_rows(arena, op.at[0], op.at[4], first, step, n, a);
 #pragma unroll

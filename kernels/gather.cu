@@ -11,8 +11,9 @@ __device__ __forceinline__ u64 data_row(const Op& op, const Run& run, unsigned i
 }
 
 // Reads rows, inputs (width of x), outputs (width of y), first, flags. Places: x, y, a copy of x.
-// A thread owns every threads-th element (or quad, if rows are whole quads) of x, then of y.
-template <class S>
+// A thread owns every threads-th element (or quad, if rows are whole quads) of x, then of y. It loads AHEAD
+// quads before it stores the first.
+template <int AHEAD = 1, class S>
 __device__ __forceinline__ void gather_op(const Op& op, float* arena, const Run& run, S s) {
     bool validation = op.flags & FLAG_VALIDATION;
     const float* features = validation ? run.data[2] : run.data[0];
@@ -22,9 +23,20 @@ __device__ __forceinline__ void gather_op(const Op& op, float* arena, const Run&
     unsigned wide = op.rows * width, narrow = op.rows * target_width;
     if (quads(op.at[0], width, (u64)features >> 2)) {
         unsigned per_row = width / 4;
-        for (unsigned i = s.thread; i < wide / 4; i += s.threads) {
-            u64 row = data_row(op, run, i / per_row);
-            store(arena, op.at[0], op.at[2], op.flags, 4 * (u64)i, ((const Lanes<4>*)(features + row * width))[i % per_row]);
+        for (unsigned i = s.thread; i < wide / 4; i += AHEAD * s.threads) {
+            u64 row[AHEAD];
+            Lanes<4> quad[AHEAD];
+#pragma unroll
+            for (int q = 0; q < AHEAD; q++)
+                if (i + q * s.threads < wide / 4) row[q] = data_row(op, run, (i + q * s.threads) / per_row);
+#pragma unroll
+            for (int q = 0; q < AHEAD; q++)
+                if (i + q * s.threads < wide / 4)
+                    quad[q] = ((const Lanes<4>*)(features + row[q] * width))[(i + q * s.threads) % per_row];
+#pragma unroll
+            for (int q = 0; q < AHEAD; q++)
+                if (i + q * s.threads < wide / 4)
+                    store(arena, op.at[0], op.at[2], op.flags, 4 * (i + q * s.threads), quad[q]);
         }
     } else {
         for (unsigned i = s.thread; i < wide; i += s.threads)
@@ -35,4 +47,4 @@ __device__ __forceinline__ void gather_op(const Op& op, float* arena, const Run&
         y[i] = targets[data_row(op, run, i / target_width) * target_width + i % target_width];
 }
 
-extern "C" __global__ void op_gather(Op op, float* arena, Run* run) { gather_op(op, arena, *run, Launch()); }
+extern "C" __global__ void op_gather(Op op, float* arena, Run* run) { gather_op<4>(op, arena, *run, Launch()); }

@@ -26,15 +26,20 @@ struct SlimGradient {
 #pragma unroll
             for (int q = 0; q < WIDE; q++) {
                 bool inside = column < op.inputs && c < op.outputs;
-                w[c][q] = inside ? operand(weight[(u64)(column + q) * op.outputs + c], op.flags) : 0.0f;
+                w[c][q] = inside ? weight[(u64)(column + q) * op.outputs + c] : 0.0f;
             }
+        // All loads are under way before the first is waited for.
+#pragma unroll
+        for (int c = 0; c < K; c++)
+#pragma unroll
+            for (int q = 0; q < WIDE; q++) w[c][q] = operand(w[c][q], op.flags);
     }
 
     __device__ __forceinline__ void add(int column, int row, int n, float (&own)[MOST][WIDE]) {
         float(&d)[STAGED_ROWS][SLIM] = slim_rows_of_dy();
         int lane = threadIdx.x % 32;
         bool inside = column < op.inputs;
-        u64 first = (u64)row * op.inputs + column, step = 8 * (u64)op.inputs;
+        unsigned first = row * (unsigned)op.inputs + column, step = 8 * (unsigned)op.inputs;
         Lanes<WIDE> x[BATCH] = {};
         if (inside && op.at[3] != NONE) load_rows(arena, op.at[3], op.at[7], first, step, n, x);
         // With RELU, x may be what RELU is applied to: it has the same positive values.
@@ -42,7 +47,8 @@ struct SlimGradient {
         for (int b = 0; b < BATCH && F == RELU; b++)
 #pragma unroll
             for (int q = 0; q < WIDE; q++) x[b].v[q] = activated(RELU, x[b].v[q]);
-        if (F == RELU && op.at[7] == NONE && (op.flags & (FLAG_TF32 | FLAG_BF16))) {
+        // In tf32, dW is more exact than asked for.
+        if (F == RELU && op.at[7] == NONE && (op.flags & FLAG_BF16)) {
 #pragma unroll
             for (int b = 0; b < BATCH; b++)
 #pragma unroll
@@ -54,7 +60,7 @@ struct SlimGradient {
         for (int t = 0; t < BATCH / 2; t++) {
             int b = 2 * t + lane / SLIM, c = lane % SLIM;
             bool is_there = b < n && c < op.outputs;
-            fetched[t] = is_there ? arena[op.at[0] + (u64)(row + 8 * b) * op.outputs + c] : 0.0f;
+            fetched[t] = is_there ? (arena + op.at[0])[(row + 8 * b) * (unsigned)op.outputs + c] : 0.0f;
         }
         __syncwarp();   // the previous rows have been read
 #pragma unroll

@@ -20,7 +20,7 @@ __device__ __forceinline__ Halves<N> to_halves(const Lanes<N>& x) {
 
 // Loads N elements of each of n rows, from a place or from its bfloat16 copy, if there is one.
 template <int N, int ROWS>
-__device__ __forceinline__ void load_rows(const float* arena, u64 place, u64 copy, u64 first, u64 step, int n,
+__device__ __forceinline__ void load_rows(const float* arena, u64 place, u64 copy, unsigned first, unsigned step, int n,
                                           Lanes<N> (&rows)[ROWS]) {
     if (copy == NONE) {
 #pragma unroll
@@ -42,7 +42,7 @@ __device__ __forceinline__ void load_rows(const float* arena, u64 place, u64 cop
 // Stores N elements of a result at `at`: in its place, unless only the copy is wanted, and rounded in its bfloat16 copy,
 // if there is one.
 template <int N>
-__device__ __forceinline__ void store(float* arena, u64 place, u64 copy, int flags, u64 at, const Lanes<N>& value) {
+__device__ __forceinline__ void store(float* arena, u64 place, u64 copy, int flags, unsigned at, const Lanes<N>& value) {
     if (!(flags & FLAG_COPY_ONLY)) *(Lanes<N>*)(arena + place + at) = value;
     if (copy == NONE) return;
     *(Halves<N>*)((unsigned short*)(arena + copy) + at) = to_halves(value);

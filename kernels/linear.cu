@@ -1,98 +1,146 @@
 // A layer as a launch of its own. Few outputs of many rows are one pass over the input, at the speed of memory.
 
 // y = f(g(x) W + b) of a layer with at most SLIM_OUTPUTS outputs, where g is RELU if the preceding layer has left it to its
-// readers. A block owns 32 rows, a lane one of them; its warps share the inputs, CHUNK at a time, which go through shared
-// memory since a lane reads its row and a load reads along rows. Places: ..., the copy of x to read, the copy of g(x) to
-// write. Inputs are whole quads.
+// readers. A block owns 32 rows, which its warps share by CHUNK inputs each. The tensor cores take the quads of x as they
+// are loaded: the terms of a sum may be in any order, if those of the weight are in the same. Places: ..., the copy of x to
+// read, the copy of g(x) to write. Inputs are whole quads.
 const int CHUNK = 16, SLIM_OUTPUTS = 12;
 
-struct SlimLinear {
-    float x[8][32][CHUNK + 4];   // rows begin on different banks
-    float w[8][CHUNK][SLIM_OUTPUTS];
-};
+// As `mma` of step.cuh, on older GPUs by shuffles.
+__device__ __forceinline__ void slim_mma(float (&c)[4], const float (&a)[4], const float (&b)[2]) {
+#if defined(CUSIM) || __CUDA_ARCH__ >= 800
+    mma(c, a, b);
+#else
+    int g = lane_of(threadIdx.x) / 4, t = lane_of(threadIdx.x) % 4;
+    for (int k = 0; k < 8; k++)
+        for (int i = 0; i < 4; i++) {
+            float left = 0.0f, right = 0.0f;
+            for (int from = 0; from < 4; from++) {   // the register depends on the receiver
+                float l = __shfl_sync(ALL_LANES, a[from], g * 4 + k % 4), r = __shfl_sync(ALL_LANES, b[from % 2], (2 * t + i % 2) * 4 + k % 4);
+                if (from == i / 2 + k / 4 * 2) left = l;
+                if (from == k / 4) right = r;
+            }
+            c[i] = fmaf(left, right, c[i]);
+        }
+#endif
+}
 
-__device__ __forceinline__ void slim_linear(const Op& op, float* arena, SlimLinear& shared) {
-    Product c = linear_product(op, arena);
-    int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-    float(&xs)[32][CHUNK + 4] = shared.x[warp];
-    float(&ws)[CHUNK][SLIM_OUTPUTS] = shared.w[warp];
-    float* flat = &ws[0][0];
-    int to[SLIM_OUTPUTS / 2];   // where this lane's weights of a chunk go
+// What a lane has of a chunk: a quad of each of the rows g, g + 8, g + 16, g + 24 of the block's, and the weights of the
+// same inputs for outputs g and g + 8, where g = lane / 4.
+struct SlimChunk {
+    Lanes<4> x[4];   // of copies, the bits of a quad in the first half
+    float w[2][4];
+
+    __device__ __forceinline__ void fetch(const Product& c, const unsigned short* halves, int first, int k0) {
+        int g = threadIdx.x % 32 / 4, k = k0 + threadIdx.x % 4 * 4;
 #pragma unroll
-    for (int i = 0; i < SLIM_OUTPUTS / 2; i++) {
-        int e = lane + 32 * i;
-        to[i] = e < CHUNK * c.n ? e / c.n * SLIM_OUTPUTS + e % c.n : -1;
-        flat[e] = 0.0f;
+        for (int t = 0; t < 4; t++) {
+            int i = first + g + 8 * t;
+            bool inside = i < c.m && k < c.k;
+            x[t] = {};
+            if (inside && halves) *(Lanes<2>*)&x[t] = *(const Lanes<2>*)(halves + (u64)i * c.k + k);
+            if (inside && !halves) x[t] = *(const Lanes<4>*)(c.a + (u64)i * c.k + k);
+        }
+#pragma unroll
+        for (int n = 0; n < 2; n++)
+#pragma unroll
+            for (int e = 0; e < 4; e++)
+                w[n][e] = k < c.k && g + 8 * n < c.n ? c.b[(u64)(k + e) * c.n + g + 8 * n] : 0.0f;
     }
-    const unsigned short* halves = (const unsigned short*)place(arena, op.at[5]);
-    unsigned short* copy = (unsigned short*)place(arena, op.at[6]);
-    int row = lane / 4, quad = lane % 4 * 4;   // of the first of this lane's four quads of a chunk
-    for (int first = blockIdx.x * 32; first < c.m; first += gridDim.x * 32) {
-        float sum[SLIM_OUTPUTS] = {}, w[SLIM_OUTPUTS / 2];
-        Lanes<4> x[4];   // or the bits of halves in the first half
-        auto fetch = [&](int k0) {
+
+    // g(x), of a copy or not, which may be copied; rounded in bfloat16.
+    __device__ __forceinline__ void prepare(const Product& c, bool from_halves, unsigned short* copy, int first, int k0) {
+        int g = threadIdx.x % 32 / 4, k = k0 + threadIdx.x % 4 * 4;
+        bool applies = c.flags & FLAG_RELU_INPUT, rounds = c.flags & FLAG_BF16;
 #pragma unroll
-            for (int t = 0; t < 4; t++) {
-                int i = first + row + 8 * t;
-                u64 at = (u64)i * c.k + k0 + quad;
-                x[t] = {};
-                if (i >= c.m || k0 + quad >= c.k) continue;
-                if (halves) *(Lanes<2>*)&x[t] = *(const Lanes<2>*)(halves + at);
-                else x[t] = *(const Lanes<4>*)(c.a + at);
-            }
+        for (int t = 0; t < 4; t++) {
+            if (from_halves) x[t] = wide(__float_as_uint(x[t].v[0]), __float_as_uint(x[t].v[1]));
 #pragma unroll
-            for (int i = 0; i < SLIM_OUTPUTS / 2; i++) {
-                int e = lane + 32 * i;
-                w[i] = to[i] >= 0 && k0 * c.n + e < c.k * c.n ? c.b[(u64)k0 * c.n + e] : 0.0f;
-            }
-        };
-        if (warp * CHUNK < c.k) fetch(warp * CHUNK);
-        for (int k0 = warp * CHUNK; k0 < c.k; k0 += 8 * CHUNK) {
-            __syncwarp();   // the previous chunk has been read
+            for (int e = 0; e < 4; e++)
+                if (applies) x[t].v[e] = activated(RELU, x[t].v[e]);
+            if (from_halves || !rounds) continue;
+            Halves<4> rounded = to_halves(x[t]);
+            int i = first + g + 8 * t;
+            if (copy && i < c.m && k < c.k) *(Halves<4>*)(copy + (u64)i * c.k + k) = rounded;
 #pragma unroll
-            for (int t = 0; t < 4; t++) {
-                int i = first + row + 8 * t;
-                if (halves) {
-                    u32 low = __float_as_uint(x[t].v[0]), high = __float_as_uint(x[t].v[1]);
-                    x[t] = {__uint_as_float(low << 16), __uint_as_float(low & 0xffff0000u), __uint_as_float(high << 16),
-                            __uint_as_float(high & 0xffff0000u)};
+            for (int e = 0; e < 4; e++) x[t].v[e] = from_bf16(rounded.v[e]);
+        }
+    }
+
+    // Four numbers of their bfloat16 bits.
+    static __device__ __forceinline__ Lanes<4> wide(u32 low, u32 high) {
+        return {__uint_as_float(low << 16), __uint_as_float(low & 0xffff0000u), __uint_as_float(high << 16),
+                __uint_as_float(high & 0xffff0000u)};
+    }
+
+    // Adds the chunk's terms. In f32 by three products of split operands; tf32 is rounded here.
+    template <int PRECISION>
+    __device__ __forceinline__ void multiply(float (&sum)[2][2][4]) const {
+        const bool EXACT = PRECISION == 0;
+#pragma unroll
+        for (int s = 0; s < 4; s += 2) {
+            float high[2][2], low[2][2];
+#pragma unroll
+            for (int n = 0; n < 2; n++)
+#pragma unroll
+                for (int e = 0; e < 2; e++) {
+                    if (EXACT) split<0>(w[n][s + e], high[n][e], low[n][e]);
+                    else high[n][e] = PRECISION == FLAG_TF32 ? near_tf32(w[n][s + e]) : to_bf16(w[n][s + e]);
                 }
-                if (op.flags & FLAG_RELU_INPUT)
 #pragma unroll
-                    for (int e = 0; e < 4; e++) x[t].v[e] = activated(RELU, x[t].v[e]);
-                if (copy && i < c.m && k0 + quad < c.k)
-                    *(Halves<4>*)(copy + (u64)i * c.k + k0 + quad) = to_halves(x[t]);
-                if (!halves)
+            for (int m = 0; m < 2; m++) {
+                float upper[4], lower[4];
 #pragma unroll
-                    for (int e = 0; e < 4; e++) x[t].v[e] = operand(x[t].v[e], op.flags);
-                *(Lanes<4>*)&xs[row + 8 * t][quad] = x[t];
-            }
+                for (int e = 0; e < 4; e++) {
+                    float value = x[2 * m + e % 2].v[s + e / 2];
+                    if (EXACT) split<0x1000>(value, upper[e], lower[e]);
+                    else upper[e] = PRECISION == FLAG_TF32 ? near_tf32(value) : value;
+                }
 #pragma unroll
-            for (int i = 0; i < SLIM_OUTPUTS / 2; i++)
-                if (to[i] >= 0) flat[to[i]] = operand(w[i], op.flags);
-            __syncwarp();
-            if (k0 + 8 * CHUNK < c.k) fetch(k0 + 8 * CHUNK);
-#pragma unroll
-            for (int p = 0; p < CHUNK; p += 4) {
-                Lanes<4> own = *(const Lanes<4>*)&xs[lane][p];
-#pragma unroll
-                for (int e = 0; e < 4; e++)
-#pragma unroll
-                    for (int j = 0; j < SLIM_OUTPUTS; j += 4) {
-                        Lanes<4> of = *(const Lanes<4>*)&ws[p + e][j];
-#pragma unroll
-                        for (int q = 0; q < 4; q++) sum[j + q] = fmaf(own.v[e], of.v[q], sum[j + q]);
-                    }
+                for (int n = 0; n < 2; n++) {
+                    if (EXACT) slim_mma(sum[m][n], lower, high[n]), slim_mma(sum[m][n], upper, low[n]);
+                    slim_mma(sum[m][n], upper, high[n]);
+                }
             }
         }
-        __syncwarp();
+    }
+
+    // What the tensor cores cut to the nearest tf32; a NaN stays a NaN.
+    static __device__ __forceinline__ float near_tf32(float x) {
+        return x != x ? x : __uint_as_float(__float_as_uint(x) + 0x1000u);
+    }
+};
+
+__device__ __forceinline__ void slim_linear(const Op& op, float* arena) {
+    __shared__ float sums[8][32][SLIM];
+    Product c = linear_product(op, arena);
+    int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+    const unsigned short* halves = (const unsigned short*)place(arena, op.at[5]);
+    unsigned short* copy = (unsigned short*)place(arena, op.at[6]);
+    for (int first = blockIdx.x * 32; first < c.m; first += gridDim.x * 32) {
+        float sum[2][2][4] = {};
+        SlimChunk next;
+        next.fetch(c, halves, first, warp * CHUNK);
+        for (int k0 = warp * CHUNK; k0 < c.k; k0 += 8 * CHUNK) {
+            SlimChunk now = next;
+            next.fetch(c, halves, first, k0 + 8 * CHUNK);
+            now.prepare(c, halves != 0, copy, first, k0);
+            if (c.flags & FLAG_TF32) now.multiply<FLAG_TF32>(sum);
+            else if (c.flags & FLAG_BF16) now.multiply<FLAG_BF16>(sum);
+            else now.multiply<0>(sum);
+        }
 #pragma unroll
-        for (int j = 0; j < SLIM_OUTPUTS; j++) xs[lane][j] = sum[j];
+        for (int m = 0; m < 2; m++)
+#pragma unroll
+            for (int n = 0; n < 2; n++)
+#pragma unroll
+                for (int e = 0; e < 4; e++)
+                    sums[warp][16 * m + lane / 4 + e / 2 * 8][8 * n + lane % 4 * 2 + e % 2] = sum[m][n][e];
         __syncthreads();
         for (int e = threadIdx.x; e < 32 * c.n; e += BLOCK_THREADS) {
             int i = e / c.n, j = e % c.n;
             float total = 0.0f;
-            for (int of = 0; of < 8; of++) total += shared.x[of][i][j];
+            for (int of = 0; of < 8; of++) total += sums[of][i][j];
             if (first + i < c.m) c.finish(first + i, j, total);
         }
         __syncthreads();
@@ -104,8 +152,7 @@ extern "C" __global__ void __launch_bounds__(256, 2) op_linear(Op op, float* are
     // As op::product::is_slim says.
     bool is_slim = op.outputs <= SLIM_OUTPUTS && op.rows >= SLIM_ROWS && op.rows / 2 >= op.inputs;
     if (is_slim && op.inputs >= 64 && op.inputs % 4 == 0) {
-        alignas(16) __shared__ SlimLinear shared;
-        slim_linear(op, arena, shared);
+        slim_linear(op, arena);
     } else if (op.inputs >= 64) {
         slim_rows(linear_product(op, arena));
     } else {

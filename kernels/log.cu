@@ -47,11 +47,26 @@ __device__ __forceinline__ void next_step(Run& run, int rows, int own_rows) {
     if (run.order) run.order += run.rows;
 }
 
-extern "C" __global__ void op_log_append(Op op, float* arena, Run* run) { log_append_op(op, arena, *run, Launch()); }
-extern "C" __global__ void op_accumulate(Op op, float* arena, Run* run) { accumulate_op(op, arena, *run, Launch()); }
-extern "C" __global__ void op_watch(Op op, float* arena, Run* run) { watch_op(op, arena, *run, Launch()); }
+// The one warp of a launch ends the step after its work, if it is the last.
+__device__ __forceinline__ void end_step(const Op& op, Run* run) {
+    __syncwarp();   // the counters have been read
+    if (threadIdx.x == 0 && (op.flags & FLAG_ENDS_STEP)) next_step(*run, op.total_rows, op.inputs);
+}
 
-// Ends a step if every op is a launch of its own. Only the first thread works.
+extern "C" __global__ void op_log_append(Op op, float* arena, Run* run) {
+    log_append_op(op, arena, *run, Launch());
+    end_step(op, run);
+}
+extern "C" __global__ void op_accumulate(Op op, float* arena, Run* run) {
+    accumulate_op(op, arena, *run, Launch());
+    end_step(op, run);
+}
+extern "C" __global__ void op_watch(Op op, float* arena, Run* run) {
+    watch_op(op, arena, *run, Launch());
+    end_step(op, run);
+}
+
+// Ends a step if every op is a launch of its own and the last one does not. Only the first thread works.
 extern "C" __global__ void advance(Run* run, int rows, int own_rows) {
     if (blockIdx.x == 0 && threadIdx.x == 0) next_step(*run, rows, own_rows);
 }

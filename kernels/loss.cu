@@ -21,8 +21,13 @@ __device__ __forceinline__ float larger(float a, float b) { return a != a ? a : 
 
 // Reads loss, rows, inputs (width), total_rows. Places: prediction, target, per_row, hits, gradient. `lanes`
 // consecutive lanes own a row; lane l of them its outputs l, l + lanes, ... Whole warps stay in the loop.
+// Returns the sums over this thread's rows: of losses and of hits.
+struct LossSums {
+    double loss, hits;
+};
 template <class S>
-__device__ __forceinline__ void loss_op(const Op& op, float* arena, const Run&, S s) {
+__device__ __forceinline__ LossSums losses(const Op& op, float* arena, S s) {
+    LossSums own = {};
     int width = op.inputs, shift = share(0, s.threads, width), lanes = 1 << shift, part = s.thread & (lanes - 1);
     float *hits = place(arena, op.at[3]), *gradients = place(arena, op.at[4]);
     for (u64 first = s.thread - lane_of(s.thread); first < (u64)op.rows << shift; first += s.threads) {
@@ -62,11 +67,38 @@ __device__ __forceinline__ void loss_op(const Op& op, float* arena, const Run&, 
             if (inside) {
                 loss = logf(total) + most - p[correct];
                 if (!known) loss = __uint_as_float(0x7fc00000u);
-                if (hits && part == 0) hits[row] = known && p[correct] == most && earlier == 0 ? 1.0f : 0.0f;
+                float hit = known && p[correct] == most && earlier == 0 ? 1.0f : 0.0f;
+                if (hits && part == 0) hits[row] = hit, own.hits += hit;
             }
         }
-        if (inside && part == 0) arena[op.at[2] + row] = loss;
+        if (inside && part == 0) arena[op.at[2] + row] = loss, own.loss += loss;
     }
+    return own;
 }
 
-extern "C" __global__ void op_loss(Op op, float* arena, Run* run) { loss_op(op, arena, *run, Launch()); }
+template <class S>
+__device__ __forceinline__ void loss_op(const Op& op, float* arena, const Run&, S s) {
+    losses(op, arena, s);
+}
+
+// Also reads scale. Places: ..., cells for scale times the sum of losses and of hits, in double precision and in an order
+// that depends only on the launch.
+extern "C" __global__ void op_loss(Op op, float* arena, Run* run) {
+    LossSums own = losses(op, arena, Launch());
+    double* partial = run->partial;
+    for (int item = 0; item < 2; item++) {
+        if (op.at[5 + item] == NONE) continue;
+        double total = block_sum(item == 0 ? own.loss : own.hits);
+        if (threadIdx.x == 0) partial[item * SCRATCH + blockIdx.x] = total;
+    }
+    if (op.at[5] == NONE && op.at[6] == NONE) return;
+    if (!arrives_last((unsigned*)(partial + PARTIALS), gridDim.x)) return;
+    for (int item = 0; item < 2; item++) {
+        if (op.at[5 + item] == NONE) continue;
+        double sum = 0.0;
+        for (unsigned b = threadIdx.x; b < gridDim.x; b += blockDim.x)
+            sum += ((volatile double*)partial)[item * SCRATCH + b];
+        sum = block_sum(sum);
+        if (threadIdx.x == 0) arena[op.at[5 + item]] = (float)(sum * op.scale);
+    }
+}

@@ -181,6 +181,11 @@ impl Suite {
                     total_rows,
                     width,
                 });
+                // A GPU's launch has these, too.
+                for of in [Some(per_row), hits].into_iter().flatten().filter(|_| total_rows == rows) {
+                    let cell = self.random(1);
+                    self.push(Mean { of, cell, scale: 1.0 / rows.max(1) as f64 });
+                }
             }
         }
     }

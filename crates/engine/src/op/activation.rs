@@ -187,6 +187,11 @@ impl Job {
     }
 }
 
+/// Four elements per thread, up to as many threads as a multiprocessor holds: only memory is waited for.
+pub(super) fn size(r: &Record, multiprocessors: u32) -> Size {
+    Size::of_quads(r, multiprocessors.saturating_mul(2))
+}
+
 /// With column sums, blocks share strips of columns as kernels/activation.cu divides them.
 pub(super) fn backward_size(r: &Record, multiprocessors: u32) -> Size {
     if r.at[3] == NONE {

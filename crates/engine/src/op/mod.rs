@@ -63,9 +63,9 @@ pub use loss::{Loss, LossKind};
 pub use lowering::{Backward, Lowering};
 pub use phase::Phase;
 pub use record::{
-    Encoder, FLAG_BF16, FLAG_CHUNK, FLAG_COPY_ONLY, FLAG_ORDERED, FLAG_RELU_INPUT, FLAG_TF32, FLAG_UPDATE,
-    FLAG_VALIDATION, Hyper, MOST_COUNTED, NONE, PARTIAL_BYTES, PARTIALS, Precision, Record, Refused,
-    RunRecord, SLIM, SLIM_ROWS, SUMS, Size, counted, encode, header,
+    Encoder, FLAG_BF16, FLAG_CHUNK, FLAG_COPY_ONLY, FLAG_ENDS_STEP, FLAG_ORDERED, FLAG_RELU_INPUT, FLAG_TF32,
+    FLAG_UPDATE, FLAG_VALIDATION, Hyper, MOST_COUNTED, NONE, PARTIAL_BYTES, PARTIALS, Precision, Record,
+    Refused, RunRecord, SLIM, SLIM_ROWS, SUMS, Size, counted, encode, header,
 };
 pub use reduce::{Mean, Norm, NormKind};
 pub use rmsprop::Rmsprop;
@@ -247,7 +247,7 @@ kinds! {
     InputGradient, "op_input_gradient", "product_op", input_gradient::size;
     WeightGradient, "op_weight_gradient", "product_op", weight_gradient::size;
     BiasGradient, "op_bias_gradient", "bias_gradient_op", bias_gradient::size;
-    Activate, "op_activate", "activate_op", Size::of_quads;
+    Activate, "op_activate", "activate_op", activation::size;
     ActivateBackward, "op_activate_backward", "activate_backward_op", activation::backward_size;
     Dropout, "op_dropout", "dropout_op", dropout::size;
     DropoutBackward, "op_dropout_backward", "dropout_backward_op", dropout::size;

@@ -53,6 +53,7 @@ flags! {
     FLAG_SQUARED = 9, "A norm without its root: the sum of squares.";
     FLAG_COPY_ONLY = 10, "Of a result only its bfloat16 copy is stored.";
     FLAG_RELU_INPUT = 11, "RELU is applied to the input as it is read.";
+    FLAG_ENDS_STEP = 12, "The launch ends the step: the counters advance by total_rows and, on this device, inputs.";
 }
 
 macro_rules! shared {
@@ -335,11 +336,11 @@ mod tests {
         assert_eq!(blocks(Kind::BiasGradient, 8, 0, 100_000), 528);
         assert_eq!(blocks(Kind::BiasGradient, 8192, 0, 10), 128);
         assert_eq!(blocks(Kind::InputGradient, 8192, 2048, 10), 32 * 8);
-        assert_eq!(blocks(Kind::InputGradient, 256, 256, 10), 4 * 8);
+        assert_eq!(blocks(Kind::InputGradient, 256, 256, 10), 8 * 8);
         assert_eq!(blocks(Kind::Mean, 256, 1, 1), 1);
         assert_eq!(blocks(Kind::Mean, 8192, 1, 1), 8);
         assert_eq!(blocks(Kind::Norm, 1000, 1000, 1), 132);
-        assert_eq!(blocks(Kind::Activate, 1 << 14, 1 << 10, 1), 528);
+        assert_eq!(blocks(Kind::Activate, 1 << 14, 1 << 10, 1), 1056);
         assert_eq!(blocks(Kind::Zero, 0, 0, 0), 1);
         for kind in Kind::ALL {
             assert_eq!(size(*kind, 100, 100, 100).threads % 32, 0, "{kind:?}");

@@ -1,5 +1,5 @@
-//! Gradients of parameters that a GPU's launch computes beside its own result, since it has their operands in registers:
-//! the gradient of a layer's input is also what the bias of the preceding layer sums.
+//! What a GPU's launch computes beside its own result, since it has the operands in registers: the gradient of a layer's
+//! input is also what the bias of the preceding layer sums, the losses of rows are what their mean sums.
 
 use super::{
     ActivateBackward, Activation, BiasGradient, FLAG_RELU_INPUT, InputGradient, Kind, Linear, NONE, Op,
@@ -48,8 +48,25 @@ impl Program {
                 (record.rows, record.outputs, record.at[3]) = (rows, width, to);
                 [Some(bias), None]
             }
+            (Op::Loss(op), _) => [(5, Some(op.per_row)), (6, op.hits)].map(|(at_cell, of)| {
+                let (mean, (cell, scale)) = self.mean(at, of?)?;
+                // The launch has one scale.
+                if record.at[5] != NONE && record.scale.to_bits() != scale.to_bits() {
+                    return None;
+                }
+                (record.at[at_cell], record.scale) = (place(cell)?, scale);
+                Some(mean)
+            }),
             _ => [None; 2],
         }
+    }
+
+    /// The instruction that has the mean of `of`, its cell and its scale.
+    fn mean(&self, at: usize, of: Slice) -> Option<(usize, (Slice, f64))> {
+        self.later(at, |op| match op {
+            Op::Mean(mean) => (mean.of == of).then_some((mean.cell, mean.scale)),
+            _ => None,
+        })
     }
 
     /// Whether instruction `at`, a layer that ends with RELU, may leave that to all that read its result: launches that

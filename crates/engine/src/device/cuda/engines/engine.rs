@@ -79,7 +79,11 @@ impl GpuContext {
         unsafe { self.launch(function, shape, arguments![record, arena, run], kind.kernel()) }
     }
 
+    /// Ends a step, unless its last launch does.
     pub fn advance(&self, steps: &Steps) -> Result<(), DeviceError> {
+        if steps.ends_itself {
+            return Ok(());
+        }
         let arguments = arguments![self.run.at, steps.rows, steps.own_rows];
         // SAFETY: (Run*, int, int).
         unsafe { self.launch(self.kernels.ops()?.advance, Shape::WARP, arguments, "advance") }

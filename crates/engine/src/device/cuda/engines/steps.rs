@@ -14,8 +14,8 @@ use crate::{
         },
     },
     op::{
-        Encoder, FLAG_COPY_ONLY, Instruction, Layout, MOST_COUNTED, Op, Phase, Precision, Record, Refused,
-        counted, encode,
+        Encoder, FLAG_COPY_ONLY, FLAG_ENDS_STEP, Instruction, Kind, Layout, MOST_COUNTED, Op, Phase,
+        Precision, Record, Refused, Slice, counted, encode,
     },
     program::{Offsets, Program},
 };
@@ -61,6 +61,20 @@ impl LaunchKind {
         })
     }
 
+    /// Lets it end the step, if it can, as the last launch.
+    fn ends_step(&mut self, rows: i32, own_rows: i32) -> bool {
+        match self {
+            Self::Kernel { record, .. }
+                if matches!(record.kind(), Kind::LogAppend | Kind::Accumulate | Kind::Watch) =>
+            {
+                record.flags |= FLAG_ENDS_STEP;
+                (record.total_rows, record.inputs) = (rows, own_rows);
+                true
+            }
+            _ => false,
+        }
+    }
+
     /// The last of its kernels, if that is this project's.
     fn last(&mut self) -> Option<(&mut Record, &mut Shape)> {
         match self {
@@ -96,11 +110,54 @@ impl LaunchKind {
     }
 }
 
+/// Plans the launches of a program in their order.
+struct Planner<'a> {
+    program: &'a Program,
+    place: &'a dyn Fn(Slice) -> Option<u64>,
+    gpu: &'a GpuContext,
+    products: Option<&'a mut Products>,
+    copies: Option<Copies<'a>>,
+    /// Instructions whose work an earlier launch does.
+    merged: Vec<Option<usize>>,
+}
+
+impl Planner<'_> {
+    /// Instruction `at`, which would be this launch of the step; `None` if an earlier one does its work.
+    fn launch(
+        &mut self,
+        at: usize,
+        record: Record,
+        launch: usize,
+    ) -> Result<Option<LaunchKind>, DeviceError> {
+        if self.merged.contains(&Some(at)) {
+            return Ok(None);
+        }
+        let op = &self.program.instructions[at].op;
+        let halves = self.copies.as_ref().and_then(|copies| copies.operands(op));
+        let mut work = LaunchKind::new(record, self.gpu, self.products.as_deref_mut(), halves)?;
+        if let LaunchKind::Product(product) = &mut work
+            && self.program.leaves_activation(at)
+        {
+            product.follow = None;
+        }
+        if let Some((record, of)) = work.last() {
+            self.merged.extend(self.program.merge(at, record, self.place));
+            *of = shape(record, self.gpu.context.gpu.multiprocessors);
+        }
+        if let Some(copies) = &mut self.copies {
+            work.with_copies(op, copies, launch);
+        }
+        Ok(Some(work))
+    }
+}
+
 pub struct Steps {
     pub rows: i32,
     /// This device's rows of the batch.
     pub own_rows: i32,
     pub launches: Vec<Launch>,
+    /// Whether the last launch ends the step.
+    pub ends_itself: bool,
     /// Its kernels' records in device memory, for the engines that interpret them.
     pub records: DeviceMemory,
     pub count: i32,
@@ -116,7 +173,7 @@ impl Steps {
         precision: Precision,
         gpu: &GpuContext,
         staging: &mut Staging,
-        mut products: Option<&mut Products>,
+        products: Option<&mut Products>,
     ) -> Result<Self, DeviceError> {
         let context = &gpu.context;
         let unusable = |why: String| DeviceError::Unusable { device: context.name.clone(), why };
@@ -124,35 +181,21 @@ impl Steps {
         let (mut launches, mut records, mut widest): (Vec<Launch>, _, _) = (Vec::new(), Vec::new(), 1);
         let mut started = None;
         let base = products.as_ref().and_then(|products| products.copies);
-        let mut copies = base.map(|base| Copies::new(program, base, places, layout.prediction));
+        let copies = base.map(|base| Copies::new(program, base, places, layout.prediction));
         let place = |slice| places.offset(slice);
         let encoder = Encoder { layout, precision, place: &place };
-        let mut merged = Vec::new();
+        let mut planner = Planner { program, place: &place, gpu, products, copies, merged: Vec::new() };
         let all = program.instructions.iter().zip(encode(&program.instructions, &encoder));
-        for (at, (Instruction { op, phase }, record)) in all.enumerate() {
+        for (at, (Instruction { phase, .. }, record)) in all.enumerate() {
             let mut phase = *phase;
             let work = match record {
                 Ok(record) => {
                     records.push(record);
                     widest = widest.max(elements(&record));
-                    if merged.contains(&Some(at)) {
-                        continue;
+                    match planner.launch(at, record, launches.len())? {
+                        Some(work) => work,
+                        None => continue,
                     }
-                    let halves = copies.as_ref().and_then(|copies| copies.operands(op));
-                    let mut work = LaunchKind::new(record, gpu, products.as_deref_mut(), halves)?;
-                    if let LaunchKind::Product(product) = &mut work
-                        && program.leaves_activation(at)
-                    {
-                        product.follow = None;
-                    }
-                    if let Some((record, of)) = work.last() {
-                        merged.extend(program.merge(at, record, &place));
-                        *of = shape(record, gpu.context.gpu.multiprocessors);
-                    }
-                    if let Some(copies) = &mut copies {
-                        work.with_copies(op, copies, launches.len());
-                    }
-                    work
                 }
                 // The gradients that sums write are no operands.
                 Err(Refused::AllReduce(of)) => {
@@ -170,17 +213,20 @@ impl Steps {
             };
             launches.push(Launch { phase, work });
         }
-        for launch in copies.iter().flat_map(Copies::copy_only) {
+        for launch in planner.copies.iter().flat_map(Copies::copy_only) {
             if let Some((record, _)) = launches[launch].work.last() {
                 record.flags |= FLAG_COPY_ONLY;
             }
         }
+        let [rows, own_rows] = [rows(program.batch)?, rows(program.rows)?];
+        let ends_itself = launches.last_mut().is_some_and(|last| last.work.ends_step(rows, own_rows));
         let memory = DeviceMemory::new(context, size_of_val(&records[..]), "the records of a program")?;
         staging.upload(gpu, memory.at, &records)?;
         Ok(Self {
-            rows: rows(program.batch)?,
-            own_rows: rows(program.rows)?,
+            rows,
+            own_rows,
             launches,
+            ends_itself,
             count: records.len() as i32,
             records: memory,
             widest,
