@@ -89,7 +89,11 @@ mod tests {
         for count in [0, 1, 2, 50] {
             let mut numbers = vec![1; count];
             let parts = numbers.iter_mut().enumerate();
-            helpers.share(parts, |(i, number)| Ok(*number += i)).expect("no part fails");
+            let add = |(i, number): (usize, &mut usize)| {
+                *number += i;
+                Ok(())
+            };
+            helpers.share(parts, add).expect("no part fails");
             assert_eq!(numbers, (1..=count).collect::<Vec<_>>());
         }
         let work = |part: usize| match part {
