@@ -6,21 +6,21 @@
 // read, the copy of g(x) to write. Inputs are whole quads.
 const int CHUNK = 16, SLIM_OUTPUTS = 12;
 
-// As `mma` of step.cuh, on older GPUs by shuffles.
-__device__ __forceinline__ void slim_mma(float (&c)[4], const float (&a)[4], const float (&b)[2]) {
+// As `mma` of tiles.cuh, on older GPUs by shuffles.
+__device__ __forceinline__ void slim_mma(float (&c)[4], const u32 (&a)[4], const u32 (&b)[2]) {
 #if defined(CUSIM) || __CUDA_ARCH__ >= 800
     mma(c, a, b);
 #else
     int g = lane_of(threadIdx.x) / 4, t = lane_of(threadIdx.x) % 4;
     for (int k = 0; k < 8; k++)
         for (int i = 0; i < 4; i++) {
-            float left = 0.0f, right = 0.0f;
+            u32 left = 0, right = 0;
             for (int from = 0; from < 4; from++) {   // the register depends on the receiver
-                float l = __shfl_sync(ALL_LANES, a[from], g * 4 + k % 4), r = __shfl_sync(ALL_LANES, b[from % 2], (2 * t + i % 2) * 4 + k % 4);
+                u32 l = __shfl_sync(ALL_LANES, a[from], g * 4 + k % 4), r = __shfl_sync(ALL_LANES, b[from % 2], (2 * t + i % 2) * 4 + k % 4);
                 if (from == i / 2 + k / 4 * 2) left = l;
                 if (from == k / 4) right = r;
             }
-            c[i] = fmaf(left, right, c[i]);
+            c[i] = fmaf(__uint_as_float(left & 0xffffe000u), __uint_as_float(right & 0xffffe000u), c[i]);
         }
 #endif
 }
@@ -73,41 +73,30 @@ struct SlimChunk {
                 __uint_as_float(high & 0xffff0000u)};
     }
 
-    // Adds the chunk's terms. In f32 by three products of split operands; tf32 is rounded here.
+    // Adds the chunk's terms. In f32 by three products of split operands.
     template <int PRECISION>
     __device__ __forceinline__ void multiply(float (&sum)[2][2][4]) const {
         const bool EXACT = PRECISION == 0;
 #pragma unroll
         for (int s = 0; s < 4; s += 2) {
-            float high[2][2], low[2][2];
+            Fragment<2, EXACT> right[2];
 #pragma unroll
             for (int n = 0; n < 2; n++)
 #pragma unroll
-                for (int e = 0; e < 2; e++) {
-                    if (EXACT) split<0>(w[n][s + e], high[n][e], low[n][e]);
-                    else high[n][e] = PRECISION == FLAG_TF32 ? near_tf32(w[n][s + e]) : to_bf16(w[n][s + e]);
-                }
+                for (int e = 0; e < 2; e++)
+                    right[n].set(e, PRECISION == FLAG_BF16 ? to_bf16(w[n][s + e]) : w[n][s + e]);
 #pragma unroll
             for (int m = 0; m < 2; m++) {
-                float upper[4], lower[4];
+                Fragment<4, EXACT> left;
 #pragma unroll
-                for (int e = 0; e < 4; e++) {
-                    float value = x[2 * m + e % 2].v[s + e / 2];
-                    if (EXACT) split<0x1000>(value, upper[e], lower[e]);
-                    else upper[e] = PRECISION == FLAG_TF32 ? near_tf32(value) : value;
-                }
+                for (int e = 0; e < 4; e++) left.set(e, x[2 * m + e % 2].v[s + e / 2]);
 #pragma unroll
                 for (int n = 0; n < 2; n++) {
-                    if (EXACT) slim_mma(sum[m][n], lower, high[n]), slim_mma(sum[m][n], upper, low[n]);
-                    slim_mma(sum[m][n], upper, high[n]);
+                    if (EXACT) slim_mma(sum[m][n], left.low, right[n].high), slim_mma(sum[m][n], left.high, right[n].low);
+                    slim_mma(sum[m][n], left.high, right[n].high);
                 }
             }
         }
-    }
-
-    // What the tensor cores cut to the nearest tf32; a NaN stays a NaN.
-    static __device__ __forceinline__ float near_tf32(float x) {
-        return x != x ? x : __uint_as_float(__float_as_uint(x) + 0x1000u);
     }
 };
 

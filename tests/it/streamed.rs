@@ -15,7 +15,7 @@ fn numbers(table: &Table, column: &str) -> Vec<f64> {
 }
 
 /// Labelled rows of small numbers, and a spec of one layer for them.
-fn place(rows: usize, features: usize, more: &str) -> Sandbox {
+pub fn place(rows: usize, features: usize, more: &str) -> Sandbox {
     let place = Sandbox::new(&format!(
         "[data]\nbatch_size = 20\nplacement = \"streamed\"\n[data.npy]\nfeatures = \"x.npy\"\nlabels = \"y.npy\"\n\
          validation_fraction = 0.25\n[model]\nlayers = [{{ linear = {{ out_features = 1 }} }}]\nloss = \"mse\"\n\

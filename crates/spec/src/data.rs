@@ -57,7 +57,8 @@ words! {
         Auto = "auto",
         /// On the device from the start.
         Resident = "resident",
-        /// Brought to the device in chunks; rows of `npy` stay in their file, where the CPU fetches them.
+        /// Brought to the device in chunks; rows of `npy` stay in their file, where the CPU fetches them. For a GPU they are
+        /// read into memory if half of it holds them.
         Streamed = "streamed",
     }
 }

@@ -1,7 +1,10 @@
 //! No unnecessary waits: checks the driver calls and the run's own records.
 
 use super::{LINREG, Sim, plus};
-use crate::process::{Folder, Sandbox, Table};
+use crate::{
+    process::{Folder, Sandbox, Table},
+    streamed,
+};
 
 /// Count and bytes of one row of `transfers.csv`.
 fn line(transfers: &Table, kind: &str, purpose: &str) -> Option<(u64, String)> {
@@ -138,6 +141,19 @@ fn device_times_stand_beside_the_hosts() {
     let each = ["data 48", "forward 48", "loss 48", "backward 48", "validation 3", "log 48"];
     assert_eq!(phases("launch", &[]), each);
     assert_eq!(phases("graph", &["trainer.validate_every_epochs=0"]), ["step 48"]);
+}
+
+/// Where memory holds the rows of a file, a GPU's chunks are not read from the file again and again.
+#[test]
+fn rows_of_a_file_are_read_once_for_the_chunks_of_a_gpu() {
+    let Some(sim) = Sim::get() else { return };
+    let place = streamed::place(400, 30, "");
+    let run = |placement| sim.run(&place, &["devices.num_gpus=1", placement], &[]).ended_by(0);
+    let [streamed, resident] = ["data.placement=streamed", "data.placement=resident"].map(run);
+    assert_eq!(streamed.numbers(), resident.numbers());
+    let transfers = streamed.table("transfers.csv");
+    assert_eq!(transfers.column("kind").iter().filter(|kind| **kind == "read").count(), 0);
+    assert_eq!(line(&transfers, "h2d", "batch"), Some((4, (2 * 300 * 31 * 4).to_string())));
 }
 
 #[test]

@@ -81,7 +81,7 @@ impl Chunks {
             (used.contains(&DeviceId::Cpu), used.iter().any(|id| id.own_gpu().is_some()));
         self.passes.map(|[chunks, passes]| match (is_held, passes) {
             (_, 0) => 0,
-            _ if is_lent => chunks.saturating_mul(passes).min(chunks + ON_A_GPU).min(ON_THE_HOST + 1),
+            _ if is_lent => (chunks + ON_A_GPU).min(ON_THE_HOST + 1),
             (false, _) => chunks.min(ON_THE_HOST),
             (true, 1) => chunks.min(ON_THE_HOST + 1),
             (true, _) => (chunks + 1).min(ON_THE_HOST + 1),
@@ -133,8 +133,7 @@ mod tests {
         assert_eq!(of(3, DeviceId::Virtual(0)), [1, 2, 3, 3, 3]);
         assert_eq!(of(1, DeviceId::Cpu), [1, 2, 3, 4, 4]);
         assert_eq!(of(3, DeviceId::Cpu), [2, 3, 4, 4, 4]);
-        assert_eq!(of(1, DeviceId::Gpu(0)), [1, 2, 3, 4, 4]);
-        assert_eq!(of(2, DeviceId::Gpu(0)), [2, 4, 4, 4, 4]);
+        assert_eq!(of(1, DeviceId::Gpu(0)), [3, 4, 4, 4, 4]);
         assert_eq!(of(3, DeviceId::Gpu(0)), [3, 4, 4, 4, 4]);
     }
 }

@@ -63,7 +63,8 @@ use crate::{
     units,
 };
 
-const MOST_READERS: usize = 16;
+/// More threads read rows no faster: 12 copy 50 GB/s within an H200's host, and get 14 GB/s from a file in its cache.
+const MOST_READERS: usize = 12;
 
 /// The most numbers that a step may hold at one time. It is far more than any memory, and low enough that
 /// sizes computed from it fit into 64 bits.
@@ -105,7 +106,7 @@ pub fn plan(spec: &Spec, facts: DatasetInfo, machine: &Machine, threads: usize) 
     // read rows; virtual GPUs compute on the cores themselves.
     let (threads, readers) = match (on_cpu, &chosen) {
         (true, _) => (threads, 1),
-        (false, Some(_)) => (1, threads.min(MOST_READERS)),
+        (false, Some(_)) => (1, (threads - threads / 4).min(MOST_READERS)),
         (false, None) => (1, 1),
     };
     let fetch = ReadCost::new(facts, &length, (spec.data.shuffle, chunks), &machine.rates);

@@ -38,25 +38,36 @@ impl TrainLoop<'_> {
         epochs: usize,
     ) -> Result<(), Halt> {
         let start = Instant::now();
-        let rows = self.trial.facts.train_rows;
+        if let Source::Stream(stream) = source {
+            self.begin_pass(stream, self.at.epoch, first)?;
+            self.clock.record(Phase::Data, start.elapsed());
+            return Ok(());
+        }
         let shuffle = self.trial.spec.data.shuffle;
         let order = if shuffle { Some(orders.take(self.at.epoch, epochs)?) } else { None };
         self.inputs.ordering = orders.time;
-        // The last epoch may be cut short: read only the rows that its steps use.
-        let batch = self.trial.programs.train.batch as u64;
-        let wanted = self.trial.steps.saturating_sub(self.at.step).saturating_mul(batch);
-        let end = wanted.saturating_add(first as u64).min(rows as u64) as usize;
-        if let Source::Stream(stream) = source {
-            stream.begin(order.clone(), first..end)?;
-        } else if let Some(order) = &order {
+        if let Some(order) = &order {
             self.group.bind_order(order)?;
         }
         if let Source::File(Some(prefetch)) = source {
-            prefetch.begin(order, end);
+            prefetch.begin(order, self.rows_used(self.at.epoch));
             prefetch.at(first);
         }
         self.clock.record(Phase::Data, start.elapsed());
         Ok(())
+    }
+
+    /// Has the reader begin an epoch from row `first` on, if the run gets there.
+    fn begin_pass(&self, stream: &Stream, epoch: u64, first: usize) -> io::Result<()> {
+        let end = self.rows_used(epoch);
+        if first < end { stream.begin(epoch, first..end) } else { Ok(()) }
+    }
+
+    /// The rows of an epoch that its steps use: the last one may be cut short.
+    fn rows_used(&self, epoch: u64) -> usize {
+        let steps = self.trial.steps.saturating_sub((epoch - 1).saturating_mul(self.trial.steps_per_epoch));
+        let rows = steps.saturating_mul(self.trial.programs.train.batch as u64);
+        rows.min(self.trial.facts.train_rows as u64) as usize
     }
 
     /// Runs the steps of the stretch from row `first` of its first epoch on.
@@ -76,6 +87,10 @@ impl TrainLoop<'_> {
         while position < rows && self.may_go_on() {
             let Some(chunk) = self.next_chunk(stream)? else { break };
             self.bind_chunk(&chunk, PassKind::Train)?;
+            if stream.is_lent && chunk.first + chunk.rows == rows {
+                // What follows the epoch's steps takes as long as to read the first rows of the next one.
+                self.begin_pass(stream, self.at.epoch + 1, 0)?;
+            }
             self.blocks(position, chunk.first, chunk.first + chunk.rows, None)?;
             position = chunk.first + chunk.rows;
             stream.recycle(chunk);

@@ -14,7 +14,7 @@ use std::{
 
 use super::helpers::Helpers;
 use crate::{
-    data::{Part, Store},
+    data::{Part, Store, epoch_order},
     device::{ChunkRows, LentMemory, make_room},
     host::prefer_huge_pages,
     program::Shard,
@@ -45,6 +45,8 @@ pub struct ChunkShape {
     pub chunk: usize,
     pub world_size: usize,
     pub readers: usize,
+    /// The seed of the epochs' orders, if rows are shuffled.
+    pub shuffle: Option<u64>,
 }
 
 impl ChunkShape {
@@ -64,12 +66,14 @@ impl ChunkShape {
 /// The memory that each device lent for its features and targets, if it did.
 pub type Lent = Vec<Option<[LentMemory; 2]>>;
 
-/// A request for a pass: the order (file order if `None`) and the range of it to read.
-type Request = (Option<Arc<Vec<u32>>>, Range<usize>);
+/// A request for a pass: its number (that of the epoch if rows are shuffled) and the range of its rows to read.
+type Request = (u64, Range<usize>);
 
 /// Reads chunks ahead: one is in use, one is ready, one is being read.
 pub struct Stream {
     requests: SyncSender<Request>,
+    /// The last pass that has begun.
+    begun: Cell<Option<u64>>,
     chunks: Receiver<io::Result<Chunk>>,
     /// Used buffers, to be filled again.
     spent: SyncSender<[Arc<Vec<f32>>; 2]>,
@@ -78,21 +82,28 @@ pub struct Stream {
     is_held: bool,
     /// The chunk that such a device holds, also between passes.
     held: Cell<Option<Chunk>>,
+    /// Whether the reader has blocks of memory and reads as far ahead as these go, also into the next pass.
+    pub is_lent: bool,
 }
 
 impl Stream {
     /// Starts the reader thread. The last chunk of a pass may be shorter than the others. `is_held`: whether
     /// a device computes on the chunk itself rather than on a copy.
     pub fn new(part: Part, cut: ChunkShape, is_held: bool, lent: Lent) -> io::Result<Self> {
-        let (requests, orders) = sync_channel::<Request>(1);
+        let (requests, requested) = sync_channel::<Request>(1);
+        let is_lent = lent.iter().any(Option::is_some);
         let (filled, chunks) = sync_channel(1);
         let (spent, reuse) = sync_channel(4 * cut.world_size);
         thread::Builder::new().name("reader".into()).spawn(move || {
             let helpers = Helpers::new(cut.readers.saturating_sub(1));
             let reader = Reader { part, cut, reuse, lent, helpers };
             // The channel closes when the run ends.
-            while let Ok((order, rows)) = orders.recv() {
-                let order = order.as_ref().map(|o| &o[..]);
+            let mut order = Vec::new();
+            while let Ok((pass, rows)) = requested.recv() {
+                let order = match reader.order(pass, &mut order) {
+                    Ok(order) => order,
+                    Err(fault) => return drop(filled.send(Err(fault))),
+                };
                 for first in rows.clone().step_by(reader.cut.chunk) {
                     let rows = reader.cut.chunk.min(rows.end - first);
                     let read = reader.read(order, first, rows).map_or_else(
@@ -108,12 +119,16 @@ impl Stream {
                 }
             }
         })?;
-        Ok(Self { requests, chunks, spent, is_held, held: Cell::new(None) })
+        let (begun, held) = (Cell::new(None), Cell::new(None));
+        Ok(Self { requests, begun, chunks, spent, is_held, held, is_lent })
     }
 
-    /// Begins a pass over some rows, in `order` or in file order.
-    pub fn begin(&self, order: Option<Arc<Vec<u32>>>, rows: Range<usize>) -> io::Result<()> {
-        self.requests.send((order, rows)).map_err(|_| ended())
+    /// Begins a pass over some rows, unless it has begun. Shuffled rows are in the order of the epoch with this number.
+    pub fn begin(&self, pass: u64, rows: Range<usize>) -> io::Result<()> {
+        if self.begun.replace(Some(pass)) == Some(pass) {
+            return Ok(());
+        }
+        self.requests.send((pass, rows)).map_err(|_| ended())
     }
 
     /// The next chunk of the pass; `None` if it is not ready in time.
@@ -151,6 +166,15 @@ struct Reader {
 }
 
 impl Reader {
+    /// The order of the rows of a pass; `None` for that of the file.
+    fn order<'a>(&self, pass: u64, order: &'a mut Vec<u32>) -> io::Result<Option<&'a [u32]>> {
+        let Some(seed) = self.cut.shuffle else { return Ok(None) };
+        order.clear();
+        make_room(order, self.part.rows, "their order")?;
+        epoch_order(seed, pass, self.part.rows as u32, order);
+        Ok(Some(order))
+    }
+
     /// After a failed read: returns the rows of the batches before the failing one, and the error.
     fn read_by_batch(
         &self,
@@ -252,135 +276,5 @@ fn unshare(buffer: Arc<Vec<f32>>) -> Vec<f32> {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::sync::{Condvar, Mutex};
-
-    use super::*;
-    use crate::{data::RowReader, device::HostMemory};
-
-    /// A fake file that counts the reads that have begun.
-    #[derive(Default)]
-    struct Notify(Mutex<usize>, Condvar);
-
-    impl Notify {
-        /// Waits until this many reads have begun.
-        fn reads(&self, count: usize) {
-            let wait =
-                self.1.wait_timeout_while(self.0.lock().expect("a count"), Duration::from_secs(60), |n| {
-                    *n < count
-                });
-            assert!(!wait.expect("a count").1.timed_out(), "the reader does not read ahead");
-        }
-    }
-
-    impl RowReader for Notify {
-        fn read_rows(&self, _: &[u32], _: &mut [f32]) -> io::Result<()> {
-            *self.0.lock().expect("nobody panics") += 1;
-            self.1.notify_all();
-            Ok(())
-        }
-
-        fn read_range(&self, _: u32, _: &mut [f32]) -> io::Result<()> {
-            unreachable!("chunks are read by number")
-        }
-
-        fn row_bytes(&self) -> u64 {
-            4
-        }
-
-        fn counted(&self, _: Arc<crate::device::Reads>) -> Arc<dyn RowReader> {
-            unreachable!("nobody counts")
-        }
-    }
-
-    /// The number of buffers used over `passes` passes of `chunks` chunks, if the reader is always as far
-    /// ahead as possible.
-    fn buffers(chunks: usize, passes: usize, is_held: bool) -> usize {
-        let reported = Arc::new(Notify::default());
-        let stream = stream(&reported, chunks, is_held, Vec::new());
-        let mut seen = std::collections::BTreeSet::new();
-        let mut bound = None;
-        for pass in 0..passes {
-            stream.begin(None, 0..2 * chunks).expect("a thread that reads");
-            for taken in 0..chunks {
-                // One is ready, one is being read.
-                reported.reads(pass * chunks + chunks.min(taken + 2));
-                let chunk = stream.next(Duration::MAX).expect("rows").expect("in time");
-                seen.insert(chunk.features[0].as_ptr());
-                bound = is_held.then(|| chunk.features[0].clone());
-                reported.reads(pass * chunks + chunks.min(taken + 3));
-                stream.recycle(chunk);
-            }
-        }
-        drop(bound);
-        seen.len()
-    }
-
-    /// Chunks of two rows of one feature and one target.
-    fn stream(reported: &Arc<Notify>, chunks: usize, is_held: bool, lent: Lent) -> Stream {
-        let (rows, file) = (2 * chunks, Arc::clone(reported) as Arc<dyn RowReader>);
-        let part = Part { rows, features: Store::File(file), targets: Arc::new(vec![0.0; rows]) };
-        let cut = ChunkShape { features: 1, targets: 1, batch: 2, chunk: 2, world_size: 1, readers: 1 };
-        Stream::new(part, cut, is_held, lent).expect("a thread")
-    }
-
-    /// The plan counts the same number: see `on_the_host` in `plan::chunks`.
-    #[test]
-    fn no_more_chunks_are_in_memory_than_an_epoch_has() {
-        let of = |passes, is_held| [1, 2, 3, 4, 6].map(|chunks| buffers(chunks, passes, is_held));
-        assert_eq!(of(1, false), [1, 2, 3, 3, 3]);
-        assert_eq!(of(3, false), [1, 2, 3, 3, 3]);
-        // The device keeps the last chunk until it is given the next one.
-        assert_eq!(of(1, true), [1, 2, 3, 4, 4]);
-        assert_eq!(of(3, true), [2, 3, 4, 4, 4]);
-    }
-
-    /// A GPU holds the last two chunks. With as many blocks as the plan counts the reader never waits for good, and of four it
-    /// has one while another is ready.
-    #[test]
-    fn what_a_device_lent_is_read_into_again_and_again() {
-        for (chunks, passes, blocks) in [(1, 1, 1), (1, 2, 2), (1, 5, 3), (2, 1, 2), (2, 3, 4), (6, 2, 4)] {
-            let lend = || LentMemory::new((0..blocks).map(|_| Box::new(vec![0.0_f32; 2]) as HostMemory));
-            let reported = Arc::new(Notify::default());
-            let stream = stream(&reported, chunks, false, vec![Some([lend(), lend()])]);
-            let (mut seen, mut held) = (std::collections::BTreeSet::new(), [None, None]);
-            for pass in 0..passes {
-                stream.begin(None, 0..2 * chunks).expect("a thread that reads");
-                for taken in 0..chunks {
-                    let chunk = stream.next(Duration::MAX).expect("rows").expect("in time");
-                    seen.insert(chunk.features[0].as_ptr());
-                    held = [held[1].take(), Some(chunk.features[0].clone())];
-                    stream.recycle(chunk);
-                    if blocks == 4 {
-                        reported.reads(pass * chunks + chunks.min(taken + 3));
-                    }
-                }
-            }
-            assert!(seen.len() <= blocks, "{chunks} chunks, {passes} passes");
-        }
-    }
-
-    #[test]
-    fn several_threads_copy_the_rows_that_were_asked_for() {
-        let (rows, features) = (700, 1024);
-        let all: Vec<f32> = (0..rows * features).map(|i| i as f32).collect();
-        let part = Part {
-            rows,
-            features: Store::Memory(all.into()),
-            targets: Arc::new((0..rows).map(|i| i as f32).collect()),
-        };
-        let cut = ChunkShape { features, targets: 1, batch: 100, chunk: 600, world_size: 1, readers: 3 };
-        let stream = Stream::new(part, cut, false, Vec::new()).expect("a thread");
-        let order: Vec<u32> = (0..rows as u32).map(|i| i * 337 % rows as u32).collect();
-        stream.begin(Some(Arc::new(order.clone())), 0..rows).expect("a thread that reads");
-        for expected in [&order[..600], &order[600..]] {
-            let chunk = stream.next(Duration::MAX).expect("rows").expect("in time");
-            let first: Vec<_> =
-                chunk.features[0].chunks(features).map(|row| (row[0], row[features - 1])).collect();
-            let number = |row: &u32| (*row as usize * features) as f32;
-            let last = |row: &u32| number(row) + (features - 1) as f32;
-            assert_eq!(first, expected.iter().map(|row| (number(row), last(row))).collect::<Vec<_>>());
-            assert_eq!(chunk.targets[0][..], expected.iter().map(|row| *row as f32).collect::<Vec<_>>());
-        }
-    }
-}
+#[path = "feed_tests.rs"]
+mod tests;

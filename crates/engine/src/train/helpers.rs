@@ -77,3 +77,35 @@ fn attempt(work: Work) -> io::Result<()> {
     catch_unwind(AssertUnwindSafe(work))
         .unwrap_or_else(|_| Err(io::Error::other("a reading thread has panicked")))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_part_is_done_once_whatever_the_others_come_to() {
+        let helpers = Helpers::new(3);
+        assert_eq!(helpers.threads(), 4);
+        for count in [0, 1, 2, 50] {
+            let mut numbers = vec![1; count];
+            let parts = numbers.iter_mut().enumerate();
+            let add = |(i, number): (usize, &mut usize)| {
+                *number += i;
+                Ok(())
+            };
+            helpers.share(parts, add).expect("no part fails");
+            assert_eq!(numbers, (1..=count).collect::<Vec<_>>());
+        }
+        let work = |part: usize| match part {
+            7 => Err(io::Error::other("seven")),
+            _ => Ok(()),
+        };
+        assert_eq!(helpers.share(0..20, work).expect_err("one fails").to_string(), "seven");
+        let error = helpers.share(0..4, |part| if part == 2 { panic!("two") } else { Ok(()) });
+        assert_eq!(error.expect_err("one panics").to_string(), "a reading thread has panicked");
+        // They are still there.
+        helpers.share(0..4, |_| Ok(())).expect("no part fails");
+        assert_eq!(Helpers::new(0).threads(), 1);
+        Helpers::new(0).share(0..4, |_| Ok(())).expect("the thread itself does all");
+    }
+}

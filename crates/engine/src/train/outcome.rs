@@ -27,14 +27,13 @@ impl TrainLoop<'_> {
         let here = loop_time.saturating_sub(Duration::from_secs_f64(self.earlier.elapsed_s));
         let train_time = here.saturating_sub(self.clock.total(Timer::Host, Phase::Validation));
         let (measured, fetched_s) = (self.measured(here, train_time), self.fetched_s());
-        let ordering_s = self.inputs.ordering.as_secs_f64();
         let ranks = self.group.finish();
         let account = ranks.first().filter(|_| status != Status::Diverged).and_then(|first| {
             let clocks = [Some(&self.clock), first.clock.as_ref()];
             let seconds =
                 |by, phase| clocks.iter().flatten().map(|c| c.total(by, phase).as_secs_f64()).sum::<f64>();
             let in_chunks = self.trial.chunks.is_some();
-            let work = RunTimes { seconds: &seconds, ordering_s, in_chunks, fetched_s };
+            let work = RunTimes { seconds: &seconds, in_chunks, fetched_s };
             let measured = Measured { log_waits: log_waits(&first.device), ..measured };
             let on_gpu = self.trial.engine.is_gpu();
             let measured = if on_gpu { work.of_gpu(measured) } else { work.of_cpu(measured) };
@@ -176,8 +175,6 @@ fn traces(run: &Clock, ranks: &[Rank]) -> Vec<TraceLane> {
 /// Seconds of each phase, summed over all steps.
 struct RunTimes<'a> {
     seconds: &'a dyn Fn(Timer, Phase) -> f64,
-    /// The part of [`Phase::Data`] spent on making the orders of epochs.
-    ordering_s: f64,
     /// Whether rows came in chunks, which the loop waited for.
     in_chunks: bool,
     fetched_s: f64,
@@ -189,15 +186,14 @@ impl RunTimes<'_> {
     fn of_cpu(&self, measured: Measured) -> Measured {
         let host = |phase| (self.seconds)(Timer::Host, phase);
         let data_s = host(Phase::Data);
-        // Under `Data`: waits for chunks if there are chunks; otherwise fetches by the steps. Making orders
-        // is always in it.
-        let order_s = if self.in_chunks { self.ordering_s.min(data_s) } else { data_s };
-        let all_s = COMPUTING.into_iter().map(host).sum::<f64>() + order_s;
+        // Under `Data`: waits for chunks if there are chunks; otherwise fetches by the steps, and making orders.
+        let wait_s = if self.in_chunks { data_s } else { 0.0 };
+        let all_s = COMPUTING.into_iter().map(host).sum::<f64>() + data_s - wait_s;
         let fetch_s = self.fetched_s.min(all_s);
         Measured {
             compute_s: all_s - fetch_s,
             fetch_s,
-            wait_s: data_s - order_s,
+            wait_s,
             upload_s: host(Phase::Upload),
             log_s: host(Phase::Log),
             all_reduce_s: host(Phase::AllReduce),

@@ -353,7 +353,9 @@ impl<'a> TrainLoop<'a> {
                 let facts = self.trial.facts;
                 let (features, targets) = (facts.features, facts.targets);
                 let (world_size, readers) = (self.group.size(), self.trial.readers);
-                let cut = ChunkShape { features, targets, batch, chunk, world_size, readers };
+                let shuffles = work == PassKind::Train && self.trial.spec.data.shuffle;
+                let shuffle = shuffles.then(|| self.trial.spec.shuffle_seed());
+                let cut = ChunkShape { features, targets, batch, chunk, world_size, readers, shuffle };
                 let mut part = part.clone();
                 if let Store::File(rows) = &mut part.features {
                     *rows = self.counted(Kind::Read, purpose, &**rows);

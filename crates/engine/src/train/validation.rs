@@ -91,7 +91,7 @@ impl TrainLoop<'_> {
     }
 
     fn validate_stream(&mut self, rows: usize, stream: &Stream) -> Result<bool, Halt> {
-        stream.begin(None, 0..rows)?;
+        stream.begin(self.at.step, 0..rows)?;
         let mut position = 0;
         while position < rows {
             let Some(chunk) = stream.next(BLOCK)? else {
