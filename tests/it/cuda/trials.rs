@@ -27,17 +27,17 @@ fn taken(sim: &Sim, place: &Sandbox, count: usize, more: &[&str]) -> (BTreeMap<S
     (sim.counts(), sweep)
 }
 
-/// Everything that was taken was returned.
+/// Everything that was taken was returned, but for the last context, which ends with the process.
 #[track_caller]
 fn is_returned(counts: &BTreeMap<String, usize>) {
     let of = |call: &str| counts.get(call).copied().unwrap_or(0);
+    assert_eq!(of("context"), of("release") + 1, "{counts:?}");
     for (take, give) in [
         ("alloc", "free"),
         ("pinned", "free_pinned"),
         ("stream", "destroy_stream"),
         ("event", "destroy_event"),
         ("module", "unload"),
-        ("context", "release"),
     ] {
         assert_eq!(of(take), of(give), "{take}: {counts:?}");
     }
@@ -148,7 +148,7 @@ fn a_gpu_that_fails_is_used_again_with_a_new_context() {
         let table = fs::read_to_string(sweep.join("sweep.csv")).unwrap();
         assert!((1..=jobs.parse().unwrap()).contains(&failed), "{jobs}: {table}");
         let counts = sim.counts();
-        assert_eq!((counts["context"], counts["release"]), (2, 2), "{jobs}: {counts:?}");
+        assert_eq!((counts["context"], counts["release"]), (2, 1), "{jobs}: {counts:?}");
         for ((own, whole), status) in trials(&sweep).iter().zip(trials(&whole)).zip(statuses) {
             assert!(status == "failed" || own.model() == whole.model(), "{}", own.0.display());
         }

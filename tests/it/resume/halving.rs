@@ -102,6 +102,13 @@ fn trials_that_go_on_are_what_they_are_alone() {
             assert_eq!(own.summary("status"), "stopped");
         }
     }
+    // A trial that is stopped at the first epoch is judged once; the time for that is none of training.
+    let (first, _) = own.iter().zip(&expected).find(|(_, (epochs, _))| *epochs == 1).unwrap();
+    let timing = |phase: &str| first.table("timing.csv").only("phase", phase);
+    let seconds = |phase: &str| timing(phase).f64s("total_s").iter().sum::<f64>();
+    assert_eq!(timing("rung").column("count"), ["1"]);
+    let train_s: f64 = first.summary("train_s").parse().unwrap();
+    assert!(train_s <= seconds("total") - seconds("rung") - seconds("validation") + 1e-6);
     // Side by side it is the same choice, and one that was stopped goes on by itself.
     let beside = place.run(&[&GRID[..], &[STOP, "-q", "--jobs=3"]].concat()).ended_by(0).0;
     assert_eq!(rungs(&beside), rungs(&halved));

@@ -25,6 +25,8 @@ named! {
         Log = "log",
         /// Copying the state of the training for a checkpoint.
         Checkpoint = "checkpoint",
+        /// Judging the run at a rung of its sweep, and waiting there for the trials before it.
+        Rung = "rung",
         /// Giving several devices their steps, and waiting for their answers.
         HandOver = "hand_over",
         /// Comparing the parameters of several devices.

@@ -171,7 +171,7 @@ impl TrainLoop<'_> {
             step: self.at.step,
             epoch: self.at.epoch,
             samples: self.at.samples,
-            train_s: elapsed_s - self.validation_s(),
+            train_s: elapsed_s - self.aside_s(),
             elapsed_s,
             loss: self.metric_buffer.last_loss,
         };

@@ -25,7 +25,7 @@ impl TrainLoop<'_> {
         let _ = self.outbox.send();
         // Phases and copies cover only the part of the run since the last resume.
         let here = loop_time.saturating_sub(Duration::from_secs_f64(self.earlier.elapsed_s));
-        let train_time = here.saturating_sub(self.clock.total(Timer::Host, Phase::Validation));
+        let train_time = here.saturating_sub(self.aside());
         let (measured, fetched_s) = (self.measured(here, train_time), self.fetched_s());
         let ranks = self.group.finish();
         let account = ranks.first().filter(|_| status != Status::Diverged).and_then(|first| {

@@ -4,7 +4,7 @@
 
 use std::{
     sync::{Arc, mpsc::channel},
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 use super::{
@@ -51,9 +51,6 @@ impl TrainLoop<'_> {
             {
                 self.ended = Some((Status::Finished, Some(why)));
             }
-        }
-        if self.ended.is_none() && !facts.in_epoch && facts.step < self.trial.steps {
-            self.ended = self.stop.at_rung(facts.epoch, self.validated.last.as_ref());
         }
         Ok(())
     }
@@ -152,7 +149,7 @@ impl TrainLoop<'_> {
             samples,
             batch: self.trial.programs.train.batch as u64,
             elapsed_s,
-            train_s: elapsed_s - self.validation_s(),
+            train_s: elapsed_s - self.aside_s(),
             logging_s: self.earlier.logging_s + self.clock.total(Timer::Host, Phase::Log).as_secs_f64(),
             epoch_sums,
             validation: self.validated.last.clone(),
@@ -162,10 +159,14 @@ impl TrainLoop<'_> {
         })
     }
 
-    /// Seconds of validation in the whole run.
-    pub(super) fn validation_s(&self) -> f64 {
-        let here = self.clock.total(Timer::Host, Phase::Validation).as_secs_f64();
-        self.earlier.elapsed_s - self.earlier.train_s + here
+    /// Seconds of the whole run that are none of training.
+    pub(super) fn aside_s(&self) -> f64 {
+        self.earlier.elapsed_s - self.earlier.train_s + self.aside().as_secs_f64()
+    }
+
+    /// The loop's time for validations and at rungs, which is none of training.
+    pub(super) fn aside(&self) -> Duration {
+        [Phase::Validation, Phase::Rung].map(|phase| self.clock.total(Timer::Host, phase)).into_iter().sum()
     }
 
     fn optimizer_state(&self) -> Option<Slice> {

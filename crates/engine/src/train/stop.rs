@@ -39,16 +39,6 @@ impl StopFlag {
         self.saves.load(Ordering::Relaxed)
     }
 
-    /// How the sweep ends a run after `epochs` whole epochs; `None` if it goes on.
-    pub(super) fn at_rung(
-        &self,
-        epochs: u64,
-        validated: Option<&ValidationRow>,
-    ) -> Option<(Status, Option<String>)> {
-        let (status, why) = self.judge.as_ref()?(epochs, validated)?;
-        Some((status, Some(why)))
-    }
-
     pub fn name(&self) -> &'static str {
         match self.signal() {
             Some(1) => "SIGHUP",

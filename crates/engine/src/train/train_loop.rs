@@ -217,6 +217,7 @@ impl<'a> TrainLoop<'a> {
         self.inputs.run_delay = run_delay();
         self.group.start(&self.clock)?;
         self.group.write(Purpose::Parameters, self.values(), initial)?;
+        let is_resumed = resumed.is_some();
         resumed.map_or(Ok(()), |saved| self.resume(saved))?;
         let train = self.open(&self.dataset.train, PassKind::Train)?;
         let validation = match (&self.dataset.validation, &self.trial.programs.validate) {
@@ -225,6 +226,9 @@ impl<'a> TrainLoop<'a> {
         };
         self.inputs.page_faults = page_faults();
         self.clock.record(Phase::Upload, start.elapsed());
+        if is_resumed && self.ended.is_none() && !self.at.in_epoch && self.at.step < self.trial.steps {
+            self.ended = self.at_rung();
+        }
         let mut orders = Orders::new(self.trial);
         let mut goes_on = self.at.in_epoch;
         while self.ended.is_none() && (goes_on || self.at.step < self.trial.steps) {
@@ -283,9 +287,17 @@ impl<'a> TrainLoop<'a> {
         self.at.in_epoch = false;
         let is_last = self.at.step >= self.trial.steps || self.ended.is_some();
         if !is_last {
-            self.ended = self.stop.at_rung(self.at.epoch, self.validated.last.as_ref());
+            self.ended = self.at_rung();
         }
         if is_last || self.ended.is_some() { self.save_at_end() } else { self.save_if_due() }
+    }
+
+    /// How the sweep ends the run after this epoch; `None` if it goes on.
+    fn at_rung(&mut self) -> Option<(Status, Option<String>)> {
+        let (judge, start) = (self.stop.judge.as_ref()?, Instant::now());
+        let judged = judge(self.at.epoch, self.validated.last.as_ref());
+        self.clock.record(Phase::Rung, start.elapsed());
+        judged.map(|(status, why)| (status, Some(why)))
     }
 
     /// Every run ends with a validation, even within an epoch. A longer run would not have it at this step,

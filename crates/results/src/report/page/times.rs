@@ -23,7 +23,7 @@ use crate::{
 };
 
 /// The phases of the training loop in the order of a step, with their colours.
-const PHASES: [(&str, &str); 14] = [
+const PHASES: [(&str, &str); 15] = [
     ("data", "f5"),
     ("upload", "f7"),
     ("forward", "f0"),
@@ -35,6 +35,7 @@ const PHASES: [(&str, &str); 14] = [
     ("validation", "f4"),
     ("log", "ink"),
     ("checkpoint", "f9"),
+    ("rung", "f12"),
     ("hand_over", "f10"),
     ("digest", "f11"),
     ("other", "rest"),

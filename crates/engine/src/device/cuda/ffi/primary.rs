@@ -84,6 +84,15 @@ impl KeptGpus {
     }
 }
 
+impl Drop for KeptGpus {
+    fn drop(&mut self) {
+        self.kept
+            .iter()
+            .filter(|own| !own.has_failed())
+            .for_each(|own| own.stays.store(true, Ordering::Release));
+    }
+}
+
 /// Memory as the driver allocated it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Allocated {
@@ -124,6 +133,8 @@ pub struct Primary {
     /// The GPU hangs, so calls that free its memory would never return.
     given_up: AtomicBool,
     failed: AtomicBool,
+    /// The session that kept it has ended, and with it soon the process: the driver then releases it sooner than if asked to.
+    stays: AtomicBool,
 }
 
 // SAFETY: the handle is a token that the driver accepts from any thread.
@@ -163,6 +174,7 @@ impl Primary {
             left: Mutex::default(),
             given_up: AtomicBool::new(false),
             failed: AtomicBool::new(false),
+            stays: AtomicBool::new(false),
         });
         open.push((gpu.uuid.clone(), Arc::downgrade(&own)));
         Ok(own)
@@ -323,8 +335,10 @@ impl Drop for Primary {
             if self.enter() == 0 {
                 self.free_all();
             }
-            // SAFETY: `open` retained it once. An error could not be handled.
-            unsafe { (self.driver.cuDevicePrimaryCtxRelease_v2)(self.device) };
+            if !self.stays.load(Ordering::Acquire) {
+                // SAFETY: `open` retained it once. An error could not be handled.
+                unsafe { (self.driver.cuDevicePrimaryCtxRelease_v2)(self.device) };
+            }
             let other = if current == self.handle { std::ptr::null_mut() } else { current };
             // SAFETY: null, or what the thread had.
             unsafe { (self.driver.cuCtxSetCurrent)(other) };

@@ -18,6 +18,8 @@ pub const PACING: Duration = Duration::from_micros(200);
 /// How long it polls without sleeping if it has nothing else to do. One sleep takes about 70 µs in total,
 /// which is one percent of the time waited by then.
 pub const EAGER: Duration = Duration::from_millis(7);
+/// The time between two polls, as a share of what was waited: a poll takes the context's lock, which launches of other trials need.
+const PAUSE: u32 = 32;
 /// The sleep between two polls after that.
 const ASK_AGAIN: Duration = Duration::from_micros(20);
 /// How much longer a GPU may take after its sums were ended.
@@ -53,7 +55,11 @@ impl Wait<'_> {
             // it continues.
             let waited = begun.elapsed();
             if waited < self.eager {
+                let next = waited + waited / PAUSE;
                 thread::yield_now();
+                while begun.elapsed() < next {
+                    thread::yield_now();
+                }
             } else {
                 still(waited)?;
                 thread::sleep(ASK_AGAIN);
