@@ -43,10 +43,12 @@ struct SlimGradient {
         Lanes<WIDE> x[BATCH] = {};
         if (inside && op.at[3] != NONE) load_rows(arena, op.at[3], op.at[7], first, step, n, x);
         // With RELU, x may be what RELU is applied to: it has the same positive values.
+        if (F == RELU || (F == ANY && op.activation == RELU)) {
 #pragma unroll
-        for (int b = 0; b < BATCH && F == RELU; b++)
+            for (int b = 0; b < BATCH; b++)
 #pragma unroll
-            for (int q = 0; q < WIDE; q++) x[b].v[q] = activated(RELU, x[b].v[q]);
+                for (int q = 0; q < WIDE; q++) x[b].v[q] = activated(RELU, x[b].v[q]);
+        }
         // In tf32, dW is more exact than asked for.
         if (F == RELU && op.at[7] == NONE && (op.flags & FLAG_BF16)) {
 #pragma unroll

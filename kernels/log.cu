@@ -50,7 +50,7 @@ __device__ __forceinline__ void next_step(Run& run, int rows, int own_rows) {
 // The one warp of a launch ends the step after its work, if it is the last.
 __device__ __forceinline__ void end_step(const Op& op, Run* run) {
     __syncwarp();   // the counters have been read
-    if (threadIdx.x == 0 && (op.flags & FLAG_ENDS_STEP)) next_step(*run, op.total_rows, op.inputs);
+    if (blockIdx.x == 0 && threadIdx.x == 0 && (op.flags & FLAG_ENDS_STEP)) next_step(*run, op.total_rows, op.inputs);
 }
 
 extern "C" __global__ void op_log_append(Op op, float* arena, Run* run) {

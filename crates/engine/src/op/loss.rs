@@ -3,7 +3,8 @@
 use std::ops::Range;
 
 use super::{
-    Access, Cost, Emitter, Encoder, FUNCTION, Kind, Op, Operation, Record, Refused, Size, Slice, WorkSplit,
+    Access, Cost, Emitter, Encoder, FUNCTION, Kind, Op, Operation, PARTIALS, Record, Refused, Size, Slice,
+    WorkSplit,
     reference::Memory,
     run::{Context, Slices},
     split::Split,
@@ -107,10 +108,10 @@ impl Operation for Loss {
     }
 }
 
-/// Up to 32 lanes share a row.
+/// Up to 32 lanes share a row. Each block has a place for its partial sums.
 pub(super) fn size(r: &Record, multiprocessors: u32) -> Size {
     let lanes = u64::try_from(r.inputs / 2).unwrap_or(0).clamp(1, 32).next_power_of_two();
-    Size::of_threads(r.product(r.rows, 1) * lanes, multiprocessors)
+    Size::of_threads(r.product(r.rows, 1) * lanes, multiprocessors.min(PARTIALS as u32 / 4))
 }
 
 /// Reads prediction, target; writes per_row, hits, gradient.
