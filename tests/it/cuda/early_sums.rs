@@ -75,7 +75,8 @@ fn steps(log: &str, rank: usize) -> Vec<String> {
             ["launch", "op_weight_gradient", ..] => step += "gradient, ",
             ["launch", "op_zero", ..] => step += "zeros, ",
             ["launch", "op_adam", ..] => step += "update",
-            ["launch", "advance", ..] => steps.push(std::mem::take(&mut step)),
+            // The launch of the log ends a step, where there is one.
+            ["launch", "advance" | "op_log_append", ..] => steps.push(std::mem::take(&mut step)),
             _ => {}
         }
     }
