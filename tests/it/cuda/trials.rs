@@ -66,6 +66,24 @@ fn a_further_trial_takes_nothing_from_the_driver() {
     }
 }
 
+/// A further trial on rows of its own takes memory for them, which stay, and nothing else.
+#[test]
+fn a_further_trial_on_other_rows_takes_memory_for_them() {
+    let Some(sim) = Sim::get() else { return };
+    let place = Sandbox::new(LINREG);
+    let taken = |seeds: &str| {
+        sim.counts();
+        sim.run(&place, &[seeds], &[]).ended_by(0);
+        let counts = sim.counts();
+        is_returned(&counts);
+        ["alloc", "pinned", "event"].map(|call| counts[call])
+    };
+    let [few, many] = ["seed=0..2", "seed=0..12"].map(taken);
+    let further = [0, 1, 2].map(|call| many[call] - few[call]);
+    // Features and targets, to train and to validate on.
+    assert_eq!(further, [4 * 10, 0, 4 * 10], "{few:?}, {many:?}");
+}
+
 /// Side by side each takes what it needs once; their results are those of trials that run alone.
 #[test]
 fn trials_beside_each_other_give_the_bits_of_each_alone() {

@@ -131,6 +131,13 @@ pub fn open(data: &spec::Data, task: Task, seed: u64, memory_limit: u64) -> Resu
     open_with(data, task, seed, Held::Validation, memory_limit)
 }
 
+/// Whether the rows, or which of them validate, follow the run's seed.
+pub fn follow_seed(data: &spec::Data) -> bool {
+    let has_own_seed = data.split.as_ref().is_some_and(|split| split.seed.is_some());
+    let is_drawn = data.folds.is_some() || data.validation_fraction().is_some_and(|(_, part)| part > 0.0);
+    matches!(data.source, Source::SyntheticRegression(_)) || (is_drawn && !has_own_seed)
+}
+
 /// Like [`open`], but `validation` has the rows that `data.split.test` sets apart.
 ///
 /// # Errors

@@ -20,8 +20,9 @@ use crate::{
 /// other processes on the machine.
 const TEAM_MARGIN: f64 = 0.75;
 
-/// The number of steps that repays compiling a kernel: about 0.5 s once, against about 20 µs saved per step.
-pub const REPAID_STEPS: u64 = 25_000;
+/// The seconds that a kernel has to save for it to be compiled: NVRTC takes 0.3 s for a small one, 2 s for those of a grid; the
+/// next run finds the code in the cache.
+pub const COMPILE_S: f64 = 0.5;
 
 /// f32 operations of a multiprocessor per clock cycle.
 const FLOPS_PER_CLOCK: f64 = 256.0;
@@ -30,6 +31,14 @@ const FLOPS_PER_CLOCK: f64 = 256.0;
 /// 1.6, `cooperative` 0 to 0.2, `graph` 1.7 to 1.9. Large steps are nearer to theirs.
 const OVER_BOUND: [f64; 3] = [1.4, 0.1, 1.8];
 const MOST_OVER_S: f64 = 40e-6;
+
+/// What a run does in all.
+#[derive(Clone, Copy)]
+pub struct RunSize {
+    pub steps: u64,
+    /// Rows of all validations.
+    pub validated_rows: u64,
+}
 
 const LEAVE_OUT: &str = "leave `devices.engine` out, or `auto`: the plan picks one that fits";
 
@@ -69,7 +78,7 @@ pub fn on_gpus(
     programs: &Programs,
     gpus: &[&Gpu],
     (sums, data_bytes): (Option<&AllReducePlan>, u64),
-    steps: u64,
+    run: RunSize,
 ) -> Result<Chosen, Problem> {
     let choice = spec.devices.engine;
     if let Some(sums) = sums {
@@ -106,9 +115,7 @@ pub fn on_gpus(
         EngineChoice::Auto => {
             let rates = gpus.first().and_then(|gpu| gpu.speed);
             let precision = spec.devices.precision;
-            let compiled = (steps >= REPAID_STEPS).then(|| compiled_step(precision, programs, limits).ok());
-            let engines = (fits, data_bytes, compiled.flatten());
-            return Ok(fastest(precision, programs, (rates, limits), engines));
+            return Ok(fastest(precision, programs, (rates, limits), (fits, data_bytes, run)));
         }
     };
     Ok((engine, EngineReason::Spec))
@@ -155,7 +162,7 @@ fn fastest(
     precision: Precision,
     programs: &Programs,
     (rates, limits): (Option<GpuRates>, GpuLimits),
-    (fits, data_bytes, compiled_s): (bool, u64, Option<f64>),
+    (fits, data_bytes, run): (bool, u64, RunSize),
 ) -> Chosen {
     let by_rates = |rates: GpuRates, i: usize, engine| {
         // The upload of streamed rows takes the same time with every engine, so it is left out.
@@ -178,9 +185,22 @@ fn fastest(
             (engine, rates.map_or_else(|| estimate(i), |rates| by_rates(rates, i, engine)))
         })
         .rev()
-        .chain(compiled_s.map(|step_s| (Engine::Compiled, step_s)))
         .collect();
     steps_s.sort_by(|a, b| a.1.total_cmp(&b.1));
+    // A grid's interpreter runs the validation, far slower than a graph.
+    let validation = programs.validate.as_ref().filter(|_| !fits);
+    let validation_s = validation.map_or(0.0, |chunk| {
+        let grid = f64::from(limits.multiprocessors.max(1)) * limits.multiprocessor_flops_per_s;
+        let flops = chunk.cost().flops * run.validated_rows as f64 / chunk.batch.max(1) as f64;
+        flops / (grid * limits.product_shares[1])
+    });
+    let fastest_s = steps_s.first().map_or(0.0, |(_, step_s)| *step_s);
+    let saved_s = |step_s: f64| run.steps as f64 * (fastest_s - step_s) - validation_s;
+    let compiled =
+        (saved_s(0.0) >= COMPILE_S).then(|| compiled_step(precision, programs, limits).ok()).flatten();
+    if let Some(step_s) = compiled.filter(|step_s| saved_s(*step_s) >= COMPILE_S) {
+        steps_s.insert(0, (Engine::Compiled, step_s));
+    }
     let engine = steps_s.first().map_or(Engine::Graph, |(engine, _)| *engine);
     (engine, EngineReason::Fastest { steps_s, measured: rates.is_some() })
 }

@@ -6,7 +6,7 @@ use super::{
     chunk_policy::ChunkPolicy,
     dataset_info::DatasetInfo,
     devices::ResolvedDevices,
-    engine_choice::{self, Chosen},
+    engine_choice::{self, Chosen, RunSize},
     machine::Gpu,
     run_length::{RunLength, validation_chunk},
     schedule::update_rule,
@@ -52,8 +52,12 @@ impl Lowered {
         } else {
             countable(&first, gpus.iter().map(|gpu| gpu.limits.most_elements).min().unwrap_or(0))?;
             sums = all_reduce::among(&devices.used, machine, summed(&first.train));
+            let epochs = steps / facts.train_rows.div_ceil(batch.max(1)).max(1) as u64;
+            let validations = epochs.checked_div(spec.trainer.validate_every_epochs).unwrap_or(0);
+            let validated_rows = validations.saturating_mul(facts.validation_rows as u64);
+            let run = RunSize { steps, validated_rows };
             let (engine, reason) =
-                engine_choice::on_gpus(spec, &first, &gpus, (sums.as_ref(), data_bytes), steps)?;
+                engine_choice::on_gpus(spec, &first, &gpus, (sums.as_ref(), data_bytes), run)?;
             if engine.uses_library() && has_large_product(&first) {
                 fold_update = false;
                 first = lower(0, fold_update);

@@ -35,7 +35,7 @@ pub use chunks::Chunks;
 pub use dataset_info::{DatasetInfo, TargetSpread};
 pub use devices::{DeviceId, ResolvedDevices, choose};
 pub use engine::{Engine, EngineReason, Tried};
-pub use engine_choice::{REPAID_STEPS, compiled_step_s};
+pub use engine_choice::{COMPILE_S, compiled_step_s};
 pub use footprint::{Footprint, MOST_RANKED};
 pub use gpu_rates::GpuRates;
 pub use link::{Link, StepTime, exposed_s};

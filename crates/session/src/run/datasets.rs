@@ -26,7 +26,7 @@ pub struct Datasets {
     machine: Machine,
     /// See [`SMALL_BYTES`].
     small_bytes: u64,
-    kept: Vec<(spec::Data, Task, u64, Arc<Dataset>)>,
+    kept: Vec<(spec::Data, Task, Option<u64>, Arc<Dataset>)>,
     /// Fingerprints of all files opened so far.
     seen: Vec<FileFingerprint>,
     pub(super) engines: EngineTrials,
@@ -65,8 +65,8 @@ impl Datasets {
             // Chunks of rows in memory are made several times as fast as chunks of rows in a file.
             key.placement = Placement::Auto;
         }
-        // If the split has its own seed, all runs share that split.
-        let seed = spec.data.split.as_ref().and_then(|split| split.seed).unwrap_or(spec.seed);
+        // Runs share what does not follow their seeds.
+        let seed = data::follow_seed(&spec.data).then_some(spec.seed);
         if let Some(i) = self.kept.iter().position(|(d, t, s, _)| *d == key && *t == task && *s == seed) {
             let hit = self.kept.remove(i);
             let dataset = Arc::clone(&hit.3);
@@ -139,6 +139,30 @@ impl Datasets {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Rows that no seed draws are read once, whatever the seeds of the trials.
+    #[test]
+    fn seeds_share_what_they_do_not_draw() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let (path, csv) = (folder.path().join("x.toml"), folder.path().join("a.csv"));
+        std::fs::write(&csv, "x,y\n1,2\n2,4\n3,6\n4,8\n5,10\n").expect("rows");
+        let text = "[data.csv]\npath = \"a.csv\"\ntarget = \"y\"\n[model]\nlayers = [{ linear = { out_features = 1 } }]\n\
+                    loss = \"mse\"\n[optimizer.sgd]\nlr = 0.1\n";
+        std::fs::write(&path, text).expect("a spec");
+        for (more, is_shared) in [
+            ("data.csv.validation_fraction=0", true),
+            ("data.csv.validation_fraction=0.2", false),
+            ("data.split={ validation = 0.2, seed = 3 }", true),
+            ("data.split={ test = 0.2, validation = 0 }", true),
+        ] {
+            let axes = ["seed=1,2".to_owned(), more.to_owned()];
+            let experiment = spec::load(&path, &axes).unwrap_or_else(|_| panic!("a spec"));
+            let mut datasets = Datasets::new(&Machine::typical(Vec::new(), 1 << 30));
+            let mut open = |trial: usize| datasets.open(&experiment.trials[trial].spec).ok();
+            let [first, second] = [open(0), open(1)].map(|own| own.expect("rows"));
+            assert_eq!(Arc::ptr_eq(&first, &second), is_shared, "{more}");
+        }
+    }
 
     /// Uses three data sets, one more than the cache holds, so that the first is read again as in a sweep.
     #[test]

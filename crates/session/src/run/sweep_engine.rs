@@ -6,7 +6,7 @@ use super::{
     engine_trials::{useful_threads, with_engine},
 };
 use crate::{
-    plan::{self, DeviceId, Engine, EngineReason, Machine, REPAID_STEPS, Trial},
+    plan::{self, COMPILE_S, DeviceId, Engine, EngineReason, Machine, Trial},
     spec::Spec,
 };
 
@@ -40,13 +40,16 @@ fn shared_engine(group: &[&mut Trial], machine: &Machine, threads: usize) -> Opt
         return Some((begun.engine, EngineReason::Begun));
     }
     let steps = group.iter().map(|trial| trial.steps).fold(0, u64::saturating_add);
-    if steps < REPAID_STEPS {
-        return None;
-    }
     let compiled = with(Engine::Compiled, first, machine, threads)?;
     let mut steps_s = estimates(first)?;
     let fastest_s = steps_s.iter().map(|(_, step_s)| *step_s).fold(f64::INFINITY, f64::min);
-    let compiled_s = plan::compiled_step_s(&compiled, machine).filter(|step_s| *step_s < fastest_s)?;
+    if !compiled.is_one_block && first.programs.validate.is_some() {
+        return None; // a grid's interpreter would validate, far slower than a graph
+    }
+    let compiled_s = plan::compiled_step_s(&compiled, machine)?;
+    if steps as f64 * (fastest_s - compiled_s) < COMPILE_S {
+        return None;
+    }
     steps_s.insert(0, (Engine::Compiled, compiled_s));
     Some((Engine::Compiled, EngineReason::Together { steps, steps_s }))
 }

@@ -50,8 +50,13 @@ impl Staging {
             if let Some(place) = place {
                 waited += gpu.until(&place.copied, doing)?;
             }
-            let place = match place.take().filter(|place| place.bytes >= bytes) {
-                Some(large_enough) => place.insert(large_enough),
+            if let Some(Slot { mut memory, copied, .. }) = place.take_if(|place| place.bytes < bytes) {
+                // Its copy is complete. To free it would take the driver a millisecond, and the next trial another to allocate it.
+                memory.leave();
+                copied.leave();
+            }
+            let place = match place {
+                Some(large_enough) => large_enough,
                 None => place.insert(Slot {
                     memory: Pinned::new(&gpu.context, bytes, "copies")?,
                     bytes,
