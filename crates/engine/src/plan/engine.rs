@@ -54,7 +54,8 @@ pub enum EngineReason {
         /// Whether the estimates follow from measured rates.
         measured: bool,
     },
-    /// The trials of a sweep share a compiled kernel, which none of them would repay alone.
+    /// The trials of a sweep share a compiled kernel, which none of them would repay alone, or the engine with which others of
+    /// them began.
     Together {
         /// Steps of all of them.
         steps: u64,

@@ -28,11 +28,16 @@ pub fn engine(trial: &Trial) -> String {
             let by = if *measured { "by measured rates" } else { "as estimated" };
             format!("a step may take, {by}: {}", step_times(steps_s))
         }
-        EngineReason::Together { steps, steps_s } => format!(
-            "the sweep has {} with this kernel, which repay compiling it; a step may take: {}",
-            units::counted(*steps, "step"),
-            step_times(steps_s)
-        ),
+        EngineReason::Together { steps, steps_s } => {
+            let why = match trial.engine {
+                Engine::Compiled => {
+                    let steps = units::counted(*steps, "step");
+                    format!("the sweep has {steps} with this kernel, which repay compiling it")
+                }
+                _ => "the sweep began with it".to_owned(),
+            };
+            format!("{why}; a step may take: {}", step_times(steps_s))
+        }
         EngineReason::Tried { tried, held, took_s } => {
             let step = |Tried { engine, threads, step_s }: &Tried| {
                 let step = units::seconds(*step_s);
