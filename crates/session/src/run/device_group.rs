@@ -262,11 +262,9 @@ fn gpu_executor(
         gpu: cuda::gpu(ordinal)?,
         programs,
         engine: trial.engine,
-        // An engine that was probed has already shown that it is faster.
-        must_be_faster: matches!(
-            trial.engine_reason,
-            EngineReason::Fastest { .. } | EngineReason::Together { .. }
-        ),
+        // An engine that was probed has already shown that it is faster, and the trials of a sweep that share one keep it
+        // in each of its processes.
+        must_be_faster: matches!(trial.engine_reason, EngineReason::Fastest { .. }),
         precision: trial.spec.devices.precision,
         seed: trial.spec.seed,
         link,
