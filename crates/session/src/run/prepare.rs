@@ -30,25 +30,9 @@ pub fn prepare<P: Planned>(
 ) -> Result<Vec<Prepared<P>>, Vec<(usize, Problem)>> {
     let mut problems = Vec::new();
     let mut prepared: Vec<Prepared<P>> = Vec::with_capacity(experiment.trials.len());
-    // Only these keys can make a trial repeat another. Without this check, comparing thousands of trials
-    // takes seconds.
-    let may_repeat = experiment.axes.iter().any(|key| key.starts_with("devices") || key == "matmul.order");
     for trial in &experiment.trials {
         match P::plan(&trial.spec, shared, machine, threads) {
-            Ok(planned) => {
-                let is_earlier = |(other, spec): (&Prepared<P>, &TrialSpec<P::Spec>)| match other {
-                    Prepared::Run(other) => spec.repeat == trial.repeat && planned.repeats(other),
-                    _ => false,
-                };
-                // A trial that is drawn later will differ from its stand-in.
-                let is_known = may_repeat && trial.index < experiment.known;
-                let mut others = prepared.iter().zip(&experiment.trials);
-                let earlier = if is_known { others.position(is_earlier) } else { None };
-                prepared.push(match earlier {
-                    Some(earlier) => Prepared::SameAs(earlier, Box::new(planned.devices().clone())),
-                    None => Prepared::Run(Box::new(planned)),
-                });
-            }
+            Ok(planned) => prepared.push(Prepared::Run(Box::new(planned))),
             Err(PlanError::Missing(problem)) => prepared.push(Prepared::Missing(Box::new(problem))),
             Err(PlanError::Problems(found)) => {
                 problems.extend(found.into_iter().map(|p| (trial.index, p)));
@@ -65,7 +49,30 @@ pub fn prepare<P: Planned>(
     let run =
         all.filter_map(|own| if let Prepared::Run(planned) = own { Some(&mut **planned) } else { None });
     P::settle_together(run.collect(), shared, machine, threads);
+    find_repeats(experiment, &mut prepared);
     Ok(prepared)
+}
+
+/// Leaves out the trials that would only repeat an earlier one.
+fn find_repeats<P: Planned>(experiment: &Experiment<P::Spec>, prepared: &mut [Prepared<P>]) {
+    // Only these keys can make a trial repeat another. Without this check, comparing thousands of trials
+    // takes seconds.
+    if !experiment.axes.iter().any(|key| key.starts_with("devices") || key == "matmul.order") {
+        return;
+    }
+    // A trial that is drawn later will differ from its stand-in.
+    for (at, trial) in
+        experiment.trials.iter().enumerate().filter(|(_, trial)| trial.index < experiment.known)
+    {
+        let (earlier, [Prepared::Run(planned), ..]) = prepared.split_at(at) else { continue };
+        let is_earlier = |(other, spec): (&Prepared<P>, &TrialSpec<P::Spec>)| match other {
+            Prepared::Run(other) => spec.repeat == trial.repeat && planned.repeats(other),
+            _ => false,
+        };
+        if let Some(found) = earlier.iter().zip(&experiment.trials).position(is_earlier) {
+            prepared[at] = Prepared::SameAs(found, Box::new(planned.devices().clone()));
+        }
+    }
 }
 
 /// The first trial that runs, with its number.
