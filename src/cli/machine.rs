@@ -66,8 +66,11 @@ fn real_gpus(over_hosts: bool) -> (Vec<Gpu>, String, Option<AllReduceRates>) {
     use crate::{device::cuda, host::nvml::Monitor};
 
     // The driver takes a tenth of a second to start, and NVML a quarter of that.
-    let _ = thread::Builder::new().name("nvml".to_owned()).spawn(Monitor::of_process);
-    let gpus = match cuda::gpus() {
+    let gpus = thread::scope(|scope| {
+        let _ = thread::Builder::new().name("nvml".to_owned()).spawn_scoped(scope, Monitor::of_process);
+        cuda::gpus()
+    });
+    let gpus = match gpus {
         Ok(gpus) => gpus,
         Err(why) => return (Vec::new(), why, None),
     };

@@ -126,7 +126,7 @@ fn run_loaded(
             }
             let mut datasets = Datasets::new(&machine);
             if world.is_none() && start.launch.launcher.is_none() {
-                datasets.begin_gpu(&machine);
+                datasets.begin_gpu(experiment);
             }
             datasets.world = world.cloned();
             let session = Session::<Trial>::new(process, experiment, datasets);

@@ -8,7 +8,7 @@ use crate::{
     collective::ProcessGroup,
     data::{self, Dataset, FileChange, FileFingerprint, Task},
     plan::{self, DatasetInfo, Machine},
-    spec::{self, Placement, Problem, Source, Spec},
+    spec::{self, Experiment, Placement, Problem, Source, Spec},
     units,
 };
 
@@ -48,9 +48,10 @@ impl Datasets {
         }
     }
 
-    /// Begins to open the only GPU of the machine, while the trials are planned.
-    pub fn begin_gpu(&mut self, machine: &Machine) {
-        if matches!(&machine.gpus[..], [gpu] if !gpu.is_virtual) {
+    /// Begins to open the only GPU of the machine, while the trials that use it are planned.
+    pub fn begin_gpu(&mut self, experiment: &Experiment) {
+        let is_it = matches!(&self.machine.gpus[..], [gpu] if !gpu.is_virtual);
+        if is_it && experiment.trials.iter().any(|trial| self.uses_gpus(&trial.spec)) {
             self.engines.gpus.begin(0);
         }
     }

@@ -23,7 +23,6 @@ use super::{
 use crate::{
     collective::ProcessGroup,
     data::{Dataset, FileFingerprint, Weights, read_weights},
-    device::cuda::begin_products_library,
     event::{Closed, Event, Level, Outcome, Status},
     plan::{self, AllReduceMethod, AllReducePlan, Machine, PlanError, ResolvedDevices, Trial},
     record::{
@@ -184,7 +183,7 @@ impl Planned for Trial {
         }
         let weights = initial_weights(self, datasets).map_err(unreadable)?;
         if self.uses_products_library() {
-            begin_products_library();
+            datasets.engines.gpus.begin_products();
         }
         datasets.engines.gpus.keep(&self.devices.used);
         Ok(Opened { dataset, weights, world: datasets.world.clone() })

@@ -32,8 +32,8 @@ pub use backend::CudaBackend;
 pub use engines::QueuedSums;
 pub use executor::CudaExecutor;
 pub use ffi::{
-    Gpu, KeptGpus, LibraryRow, Nccl, NcclId, allow_many_streams, begin_products_library, driver_looked_for,
-    gpu, gpus, is_given_up, libraries, products_library, versions,
+    Gpu, KeptGpus, LibraryRow, Nccl, NcclId, allow_many_streams, driver_looked_for, gpu, gpus, is_given_up,
+    libraries, products_library, versions,
 };
 pub use launch::{cache_trouble, hang_timeout::least_set as least_wait_set};
 pub use load::CudaSetup;

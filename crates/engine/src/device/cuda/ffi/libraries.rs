@@ -3,8 +3,7 @@
 use std::{
     collections::BTreeMap,
     path::Path,
-    sync::{Mutex, Once, PoisonError},
-    thread,
+    sync::{Mutex, PoisonError},
 };
 
 use super::{blas::Blas, cache, compiler::Compiler, driver::Driver, gpu::Gpu};
@@ -21,14 +20,6 @@ pub struct LibraryRow {
 
 pub fn products_library() -> Result<(), String> {
     Blas::open(Driver::get()?.version / 1000).map(drop)
-}
-
-/// Begins to open the library of large products, which takes as long as many short runs.
-pub fn begin_products_library() {
-    static BEGUN: Once = Once::new();
-    // Without a thread it is opened where it is needed.
-    let open = || thread::Builder::new().name("cublaslt".to_owned()).spawn(products_library);
-    BEGUN.call_once(|| drop(open()));
 }
 
 /// Names and versions of libraries.

@@ -16,6 +16,6 @@ pub use compiler::Compiler;
 pub use context::Context;
 pub use driver::{Driver, NOT_READY, OUT_OF_MEMORY, Status, allow_many_streams};
 pub use gpu::{Gpu, driver_looked_for, gpu, gpus};
-pub use libraries::{LibraryRow, begin_products_library, libraries, products_library, versions};
+pub use libraries::{LibraryRow, libraries, products_library, versions};
 pub use nccl::{Id as NcclId, Nccl};
 pub use primary::{Allocated, KeptGpus, Primary, is_given_up};

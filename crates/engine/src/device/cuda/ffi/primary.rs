@@ -5,6 +5,7 @@
 //! Nothing is taken over from a context in which a call has failed: the next trial begins with a new one.
 
 use std::{
+    collections::BTreeMap,
     ffi::c_void,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError, Weak,
@@ -20,6 +21,7 @@ use super::{
     compiler::Compiler,
     driver::{Driver, OUT_OF_MEMORY, Status},
     gpu::{Gpu, gpu},
+    libraries::products_library,
 };
 use crate::{
     device::cuda::{
@@ -56,6 +58,8 @@ pub struct KeptGpus {
     kept: Vec<Arc<Primary>>,
     /// The context of a GPU that is surely needed, which a thread opens meanwhile.
     coming: Option<JoinHandle<Option<Arc<Primary>>>>,
+    /// Threads that open libraries; waited for before the process ends, which no thread may do inside a library.
+    libraries: BTreeMap<&'static str, JoinHandle<()>>,
 }
 
 impl KeptGpus {
@@ -63,10 +67,19 @@ impl KeptGpus {
     pub fn begin(&mut self, ordinal: u32) {
         let Some((driver, gpu)) = Driver::get().ok().zip(gpu(ordinal).ok()) else { return };
         let architecture = gpu.architecture();
-        // Without a thread the trial itself opens them, and reports why they cannot be opened.
-        let begin = |name: &str| thread::Builder::new().name(name.to_owned());
-        let _ = begin("nvrtc").spawn(move || Compiler::open(driver.version / 1000, architecture).map(drop));
-        self.coming = begin("context").spawn(move || Primary::open(driver, &gpu).ok()).ok();
+        self.open("nvrtc", move || drop(Compiler::open(driver.version / 1000, architecture)));
+        self.coming = begin("context", move || Primary::open(driver, &gpu).ok());
+    }
+
+    /// Begins to open the library of large products, which takes as long as many short runs.
+    pub fn begin_products(&mut self) {
+        self.open("cublaslt", || drop(products_library()));
+    }
+
+    fn open(&mut self, library: &'static str, open: impl FnOnce() + Send + 'static) {
+        if !self.libraries.contains_key(library) {
+            self.libraries.extend(begin(library, open).map(|thread| (library, thread)));
+        }
     }
 
     /// Keeps the contexts of the GPUs among these devices for the trials that follow. One in which a call has failed is
@@ -86,11 +99,17 @@ impl KeptGpus {
 
 impl Drop for KeptGpus {
     fn drop(&mut self) {
-        self.kept
-            .iter()
-            .filter(|own| !own.has_failed())
-            .for_each(|own| own.stays.store(true, Ordering::Release));
+        for thread in std::mem::take(&mut self.libraries).into_values() {
+            let _ = thread.join(); // a panic there has been printed
+        }
+        self.kept.extend(self.coming.take().and_then(|coming| coming.join().ok().flatten()));
+        self.kept.iter().for_each(|own| own.stays.store(true, Ordering::Release));
     }
+}
+
+/// Without a thread the trial itself opens what it needs, and reports why that cannot be opened.
+fn begin<T: Send + 'static>(name: &str, open: impl FnOnce() -> T + Send + 'static) -> Option<JoinHandle<T>> {
+    thread::Builder::new().name(name.to_owned()).spawn(open).ok()
 }
 
 /// Memory as the driver allocated it.
@@ -335,7 +354,7 @@ impl Drop for Primary {
             if self.enter() == 0 {
                 self.free_all();
             }
-            if !self.stays.load(Ordering::Acquire) {
+            if !self.stays.load(Ordering::Acquire) || self.has_failed() {
                 // SAFETY: `open` retained it once. An error could not be handled.
                 unsafe { (self.driver.cuDevicePrimaryCtxRelease_v2)(self.device) };
             }
