@@ -3,8 +3,9 @@
 // compiled by g++, and the image contains the library. Another test checks the kernels with the real
 // compiler.
 //
-// RUNNER_SIM_FAIL="miscompile:1" makes the first such library add biases twice, and double the loss of a linear regression. A source with `#error` or
-// `#include` does not compile. RUNNER_SIM_FAIL="compile:1" makes the first compilation fail.
+// RUNNER_SIM_FAIL="miscompile:1" makes the first such library add biases twice, and double the loss of a linear regression;
+// "misstep:1" has that regression log twice the loss from the second step of a launch on. A source with `#error` or `#include`
+// does not compile. RUNNER_SIM_FAIL="compile:1" makes the first compilation fail.
 
 #include "driver.h"
 
@@ -48,6 +49,9 @@ std::string library(std::string source, std::string& log) {
     if (source.find("+= bias[j]") != std::string::npos && cusim::fails("miscompile"))
         for (std::string right : {"+= bias[j]", "return sum[D + 1] *"})
             source.insert(source.find(right) + right.find(' '), " 2 *");
+    const std::string logged = "run.slot + first + step] = ";
+    if (source.find(logged) != std::string::npos && cusim::fails("misstep"))
+        source.insert(source.find(logged) + logged.size(), "(step ? 2 : 1) * ");
     char folder[] = "/tmp/cusim.XXXXXX";
     if (!mkdtemp(folder)) return "";
     std::string at = folder, libraries = own_folder();

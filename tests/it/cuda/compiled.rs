@@ -166,6 +166,33 @@ fn a_compiled_step_that_differs_is_not_used() {
     assert_eq!(ran.numbers(), own.numbers());
 }
 
+/// The first block has one step, and the proof as many as are left of the epoch.
+#[test]
+fn a_step_that_differs_after_the_first_is_not_used() {
+    let Some(sim) = Sim::get() else { return };
+    let wrong = [("RUNNER_SIM_FAIL", "misstep:1")];
+    let ran = sim.run(&Sandbox::new(LINREG), &[COMPILED], &wrong).ended_by(0);
+    let log = ran.text("run.log");
+    assert!(log.contains("the compiled step is not used: its loss differs"), "{log}");
+}
+
+/// The step on the smaller batch of an epoch, with which the run goes on, has its own proof.
+#[test]
+fn a_resumed_run_proves_the_step_on_the_smaller_batch() {
+    let Some(sim) = Sim::get() else { return };
+    for (place, full) in [(Sandbox::new(LINREG), 15), (wide(), 4)] {
+        let most = |steps: u32| format!("trainer.max_steps={steps}");
+        let run = sim.run(&place, &[COMPILED, &most(full)], &[LARGE]).ended_by(0);
+        let path = run.0.to_str().unwrap();
+        let wrong = Sim::at(&sim.libraries);
+        let variables = [("RUNNER_SIM_FAIL", "miscompile:1"), LARGE];
+        let ended = wrong.runner(&place, &["run", "-q", "--resume", path, &most(full + 1)], &variables);
+        assert_eq!(ended.code, Some(0), "{ended:?}");
+        let log = run.text("run.log");
+        assert!(log.contains("the compiled step is not used: its loss differs"), "{log}");
+    }
+}
+
 #[test]
 fn check_says_what_it_takes() {
     let Some(sim) = Sim::get() else { return };

@@ -78,12 +78,15 @@ pub struct Block<'a> {
     /// Rows in each epoch (or the validation rows); the last step of an epoch takes the remainder.
     pub rows: usize,
     pub steps: usize,
-    /// One per step, for training; a message to another process has them apart.
+    /// One per step, for training, and those of steps that follow; a message to another process has them apart.
     #[serde(skip)]
     pub hyper: &'a [Hyper],
     /// First free row of the log.
     pub slot: usize,
 }
+
+/// The most steps by which a compiled step is compared with the interpreter, since later ones amplify rounding differences.
+pub const COMPARED_STEPS: usize = 64;
 
 impl<'a> Block<'a> {
     /// The first training steps of a run on this many rows.

@@ -12,8 +12,9 @@ use super::{
     train_loop::{Halt, Source, TrainLoop},
 };
 use crate::{
-    device::{Block, DeviceError, Grain, Lane, PassKind, Purpose},
+    device::{Block, COMPARED_STEPS, DeviceError, Grain, Lane, PassKind, Purpose},
     event::{Event, Level, Status},
+    plan::Engine,
     program::Phase,
     spec::Policy,
     units,
@@ -150,15 +151,16 @@ impl TrainLoop<'_> {
         let steps_before = |row: usize| row / total * total.div_ceil(batch) + (row % total).div_ceil(batch);
         while position < end && self.may_go_on() {
             self.at = Position { epoch: first_epoch + (position / total) as u64, in_epoch: true, ..self.at };
-            let steps = (steps_before(end) - steps_before(position))
-                .min(usize::try_from(self.trial.steps - self.at.step).unwrap_or(usize::MAX))
+            let left = (steps_before(end) - steps_before(position))
+                .min(usize::try_from(self.trial.steps - self.at.step).unwrap_or(usize::MAX));
+            let steps = left
                 .min(self.metric_buffer.room())
                 .min(self.pacing.steps())
                 .min(self.checkpoints.steps_left(self.at.step))
                 .min(self.most_rows() / batch)
                 .max(1);
             let start = Instant::now();
-            self.lr_scheduler.fill(self.at.step, steps, self.trial.steps_per_epoch);
+            self.lr_scheduler.fill(self.at.step, steps.max(self.compared(left)), self.trial.steps_per_epoch);
             let block = Block {
                 work: PassKind::Train,
                 step: self.at.step,
@@ -200,6 +202,13 @@ impl TrainLoop<'_> {
             self.send_events()?;
         }
         Ok(())
+    }
+
+    /// Steps that a compiled kernel may take to prove itself, of those that are left: it does so in the first block, or the
+    /// one after it.
+    fn compared(&self, left: usize) -> usize {
+        let is_early = self.trial.engine == Engine::Compiled && self.pacing.before == 1;
+        if is_early { left.min(COMPARED_STEPS) } else { 0 }
     }
 
     /// Handles rows that cannot be read. If an earlier loss was not finite, the run ends as diverged instead.

@@ -1,16 +1,16 @@
 //! Queues blocks of steps: uploads the counters that kernels read, then uses the engine or launches
 //! instructions singly.
 
-use std::{sync::PoisonError, time::Instant};
+use std::time::Instant;
 
 use super::{
-    engines::{Attempt, COMPARED, Compiled, LaunchKind as Part, StepSequence},
+    engines::{Attempt, Compiled, LaunchKind as Part, StepSequence},
     executor::{CudaExecutor, loaded_for},
-    launch::Queued,
+    launch::{Queued, wait},
     proof::Unproven,
 };
 use crate::{
-    device::{Block, DeviceError, Kind, Ledger, Meters, PassKind, Purpose},
+    device::{Block, COMPARED_STEPS, DeviceError, Kind, Ledger, Meters, PassKind, Purpose},
     op::{Hyper, Phase, RunRecord},
     plan::Engine,
 };
@@ -57,9 +57,9 @@ impl CudaExecutor {
             slot: (block.slot + first) as u32,
         };
         let sequence = StepSequence::new(block, first, steps, batch);
-        // By all steps of the block, although the first may be launched one by one: a single step is over before it can be timed.
-        let left = sequence.before_last.min(block.steps - first);
-        self.prove(run, block.hyper.get(first..first + left).filter(|_| trains).unwrap_or_default())?;
+        if trains {
+            self.prove(run, block.hyper.get(first..).unwrap_or_default(), &sequence)?;
+        }
         let loaded = loaded_for(block.work, &self.train, &self.validate);
         // Set this before queuing: sums through the host wait for steps.
         let slowest_s = steps as f64 * loaded.slowest_s;
@@ -127,26 +127,40 @@ impl CudaExecutor {
         Ok(phases)
     }
 
-    /// Tests the compiled step on the first steps of a block, on a copy of the current state, unless an earlier trial of this
-    /// process has. If the test fails, the interpreter runs this block and all later ones.
-    fn prove(&mut self, run: RunRecord, hyper: &[Hyper]) -> Result<(), DeviceError> {
-        let Some(unproven) = self.unproven.take_if(|_| !hyper.is_empty()) else { return Ok(()) };
-        let Some(compiled) = &self.train.compiled else { return Ok(()) };
+    /// Tests the compiled step on the steps that follow, whose rates are `hyper`, on a copy of the current state, unless an
+    /// earlier trial of this process has. If the test fails, the interpreter runs this block and all later ones.
+    ///
+    /// A run that goes on at the smaller batch of an epoch tests that step alone, and the full batches when they come. Steps
+    /// that change no weight, as those that time an engine, prove nothing.
+    fn prove(&mut self, run: RunRecord, hyper: &[Hyper], sequence: &StepSequence) -> Result<(), DeviceError> {
+        let is_last = sequence.is_last(0);
+        let count = if is_last { 1 } else { sequence.before_last.min(COMPARED_STEPS).min(hyper.len()) };
+        let (Some(unproven), Some(compiled), Some(hyper)) = (
+            &self.unproven,
+            &self.train.compiled,
+            hyper.get(..count).filter(|own| own.iter().any(|own| own.rate != 0.0)),
+        ) else {
+            return Ok(());
+        };
+        let of = [is_last, unproven.must_be_faster];
         // Locked meanwhile: trials that begin together take one proof, and all go the same way.
-        let mut proofs = compiled.module.proofs.lock().unwrap_or_else(PoisonError::into_inner);
-        let known = proofs.iter().find(|(must_be_faster, _)| *must_be_faster == unproven.must_be_faster);
-        self.notice = match known {
+        let mut proofs = wait::lock(&self.gpu.context, &compiled.module.proofs);
+        let verdict = match proofs.iter().find(|(known, _)| *known == of) {
             Some((_, known)) => known.clone(),
             None => {
-                let verdict = self.attempt(&unproven, compiled, run, hyper)?;
-                proofs.push((unproven.must_be_faster, verdict.clone()));
+                let verdict = self.attempt(unproven, compiled, run, hyper, is_last)?;
+                proofs.push((of, verdict.clone()));
                 verdict
             }
         };
         drop(proofs);
-        if self.notice.is_some() {
+        if verdict.is_some() {
             self.train.compiled = None;
         }
+        if verdict.is_some() || !is_last {
+            self.unproven = None;
+        }
+        self.notice = verdict;
         Ok(())
     }
 
@@ -157,6 +171,7 @@ impl CudaExecutor {
         compiled: &Compiled,
         run: RunRecord,
         hyper: &[Hyper],
+        is_last: bool,
     ) -> Result<Option<String>, DeviceError> {
         let Some(interpreter) = &self.train.loaded_engine else { return Ok(None) };
         let values = self.layout.whole(self.layout.values);
@@ -164,15 +179,15 @@ impl CudaExecutor {
             self.places.place(values).ok_or_else(|| DeviceError::no_place(&self.gpu.context.name, values))?;
         let attempt = Attempt {
             run,
-            hyper: &hyper[..hyper.len().min(COMPARED)],
+            hyper,
             values: [first as usize, values.len],
             log_width: unproven.log_width,
             elements: self.train.elements,
         };
         let (gpu, train) = (&self.gpu, &self.train);
-        let own = attempt.run(gpu, |places, count| compiled.queue_on(gpu, places, count, false))?;
+        let own = attempt.run(gpu, |places, count| compiled.queue_on(gpu, places, count, is_last))?;
         let other = attempt.run(gpu, |places, count| {
-            interpreter.interpret(gpu, places, &train.full, count, train.elements)
+            interpreter.interpret(gpu, places, train.of_step(is_last), count, train.elements)
         })?;
         Ok(unproven.verdict(&own, &other))
     }

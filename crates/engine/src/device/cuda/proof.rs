@@ -12,6 +12,9 @@ use crate::{
     units,
 };
 
+/// The fewest steps that are timed: what fewer take is the time of their launch.
+const TIMED: usize = 8;
+
 /// What a compiled step has to prove.
 pub struct Unproven {
     /// Whether it must be faster too, because the user did not ask for this engine.
@@ -64,10 +67,10 @@ impl Unproven {
                 self.interpreter.name()
             ));
         }
-        (self.must_be_faster && own >= other).then(|| {
+        (self.must_be_faster && compiled.steps >= TIMED && own >= other).then(|| {
             format!(
                 "the compiled step is not used: {} took it {}, and the engine `{}` {}, which runs the steps",
-                units::counted(compiled.losses.len().max(1) as u64, "step"),
+                units::counted(compiled.steps as u64, "step"),
                 units::seconds(own),
                 self.interpreter.name(),
                 units::seconds(other)

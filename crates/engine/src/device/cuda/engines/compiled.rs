@@ -105,11 +105,9 @@ impl Compiled {
     }
 }
 
-/// The most steps that are compared, since later ones amplify rounding differences.
-pub const COMPARED: usize = 64;
-
 /// The result of some steps, run on a copy of the state.
 pub struct Outcome {
+    pub steps: usize,
     /// The loss of every step, if losses are logged.
     pub losses: Vec<f32>,
     /// The flat buffer of parameters.
@@ -183,6 +181,6 @@ impl Attempt<'_> {
         [arena, table, left].into_iter().for_each(DeviceMemory::leave);
         [begin, end].into_iter().for_each(Event::leave);
         let losses = log.chunks_exact(self.log_width.max(1)).map(|row| row[0]).collect();
-        Ok(Outcome { losses, values, seconds })
+        Ok(Outcome { steps: count, losses, values, seconds })
     }
 }

@@ -11,7 +11,7 @@ mod step_sequence;
 mod steps;
 mod tuning;
 
-pub use compiled::{Attempt, COMPARED, Compiled, Outcome};
+pub use compiled::{Attempt, Compiled, Outcome};
 pub use copies::Conversion;
 pub use gpu_context::{GpuContext, QueuedSums};
 pub use loaded::{Loaded, MOST_LAUNCHED, MOST_STEPS};

@@ -38,9 +38,9 @@ pub struct Modules {
 /// The module of a compiled step.
 pub struct StepModule {
     module: Once<Module>,
-    /// Results of its proof, for all trials that have it: whether it had to be faster than the interpreter, and why it is not
-    /// used, if so.
-    pub proofs: Mutex<Vec<(bool, Option<String>)>>,
+    /// Results of its proofs, for all trials that have it: whether on the smaller batch, and whether it had to be faster than the
+    /// interpreter; and why it is not used, if so.
+    pub proofs: Mutex<Vec<([bool; 2], Option<String>)>>,
 }
 
 /// The most modules of compiled steps that are kept beside those in use.

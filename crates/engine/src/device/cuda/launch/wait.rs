@@ -6,6 +6,7 @@
 //! of its queued work is known, so a GPU that takes longer is given up, and the run ends with an error.
 
 use std::{
+    sync::{Mutex, MutexGuard, TryLockError},
     thread,
     time::{Duration, Instant},
 };
@@ -89,6 +90,20 @@ impl Context {
 /// One turn of a polling loop.
 pub fn turn(waited: Duration) {
     if waited < EAGER { thread::yield_now() } else { thread::sleep(ASK_AGAIN) }
+}
+
+/// Locks what another trial may hold over work of the GPU. The host does not hang meanwhile; if that one's GPU hangs, it ends
+/// there.
+pub fn lock<'a, T>(context: &Context, shared: &'a Mutex<T>) -> MutexGuard<'a, T> {
+    let begun = Instant::now();
+    loop {
+        match shared.try_lock() {
+            Ok(own) => return own,
+            Err(TryLockError::Poisoned(own)) => return own.into_inner(),
+            Err(TryLockError::WouldBlock) => context.heartbeat.beat(),
+        }
+        turn(begun.elapsed());
+    }
 }
 
 /// Whether `come` returns true within [`GRACE`].

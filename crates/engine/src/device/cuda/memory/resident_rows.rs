@@ -3,8 +3,8 @@
 
 use std::{
     ptr,
-    sync::{Arc, MutexGuard, TryLockError, Weak},
-    time::{Duration, Instant},
+    sync::{Arc, Weak},
+    time::Duration,
 };
 
 use cudarc::driver::sys::CUevent;
@@ -15,7 +15,7 @@ use crate::device::{
     cuda::{
         engines::GpuContext,
         ffi::{Allocated, Primary},
-        launch::{Event, wait::turn},
+        launch::{Event, wait},
     },
 };
 
@@ -65,7 +65,8 @@ impl Rows {
         what: &str,
     ) -> Result<(Self, Option<Duration>), DeviceError> {
         let (primary, bytes) = (&gpu.context.primary, size_of_val(&rows[..]));
-        let mut all = lock(gpu);
+        // Locked until the upload is queued: a trial that begins at the same time then finds the rows.
+        let mut all = wait::lock(&gpu.context, &primary.rows);
         all.leave_gone(primary);
         if let Some(found) = all.0.iter().find(|own| ptr::eq(own.of.as_ptr(), Arc::as_ptr(rows))) {
             gpu.stream.follow_handle(found.uploaded)?;
@@ -84,20 +85,6 @@ impl Rows {
         let bound = own.rows(bytes);
         all.0.push(own);
         Ok((bound, Some(waited)))
-    }
-}
-
-/// Locked until the upload is queued: a trial that begins at the same time then finds the rows. The host does not hang while
-/// another trial uploads; if that one's GPU hangs, it ends there.
-fn lock(gpu: &GpuContext) -> MutexGuard<'_, ResidentRows> {
-    let begun = Instant::now();
-    loop {
-        match gpu.context.primary.rows.try_lock() {
-            Ok(all) => return all,
-            Err(TryLockError::Poisoned(all)) => return all.into_inner(),
-            Err(TryLockError::WouldBlock) => gpu.context.heartbeat.beat(),
-        }
-        turn(begun.elapsed());
     }
 }
 
