@@ -170,8 +170,8 @@ fn a_compiled_step_that_differs_is_not_used() {
 #[test]
 fn a_step_that_differs_after_the_first_is_not_used() {
     let Some(sim) = Sim::get() else { return };
-    let wrong = [("RUNNER_SIM_FAIL", "misstep:1")];
-    let ran = sim.run(&Sandbox::new(LINREG), &[COMPILED], &wrong).ended_by(0);
+    let (place, wrong) = (Sandbox::new(LINREG), [("RUNNER_SIM_FAIL", "misstep:1")]);
+    let ran = sim.run(&place, &[COMPILED], &wrong).ended_by(0);
     let log = ran.text("run.log");
     assert!(log.contains("the compiled step is not used: its loss differs"), "{log}");
 }
@@ -182,7 +182,8 @@ fn a_resumed_run_proves_the_step_on_the_smaller_batch() {
     let Some(sim) = Sim::get() else { return };
     for (place, full) in [(Sandbox::new(LINREG), 15), (wide(), 4)] {
         let most = |steps: u32| format!("trainer.max_steps={steps}");
-        let run = sim.run(&place, &[COMPILED, &most(full)], &[LARGE]).ended_by(0);
+        let saves = "checkpoint.every_steps=1000"; // and at the end
+        let run = sim.run(&place, &[COMPILED, saves, &most(full)], &[LARGE]).ended_by(0);
         let path = run.0.to_str().unwrap();
         let wrong = Sim::at(&sim.libraries);
         let variables = [("RUNNER_SIM_FAIL", "miscompile:1"), LARGE];
