@@ -40,19 +40,19 @@ fn shared_engine(group: &[&mut Trial], machine: &Machine, threads: usize) -> Opt
     let first = group.iter().find(|trial| !is_begun(trial))?;
     let mut begun = group.iter().filter(|trial| is_begun(trial)).map(|trial| trial.engine);
     let common = begun.next();
-    let (steps, mut steps_s) = (steps_of(group), estimates(first)?);
     // Those that began with different engines chose them each alone.
     if begun.any(|engine| Some(engine) != common) {
         return None;
     }
+    let (steps, mut steps_s) = (steps_of(group), estimates(first)?);
     let engine = common.unwrap_or(Engine::Compiled);
     if engine == Engine::Compiled {
-        let fastest_s = steps_s.iter().map(|(_, step_s)| *step_s).fold(f64::INFINITY, f64::min);
         let compiled = with(engine, first, machine, threads)?;
+        let fastest_s = steps_s.iter().map(|(_, step_s)| *step_s).fold(f64::INFINITY, f64::min);
         let compiled_s = plan::compiled_step_s(&compiled, machine)?;
         // A grid's interpreter would validate, far slower than a graph.
-        let is_worse = !compiled.is_one_block && first.programs.validate.is_some();
-        if common.is_none() && (is_worse || steps as f64 * (fastest_s - compiled_s) < COMPILE_S) {
+        let is_slow = !compiled.is_one_block && first.programs.validate.is_some();
+        if common.is_none() && (is_slow || steps as f64 * (fastest_s - compiled_s) < COMPILE_S) {
             return None;
         }
         steps_s.insert(0, (engine, compiled_s));
@@ -118,15 +118,15 @@ mod tests {
         let mut datasets = Datasets::new(&machine);
         let spec = &experiment.trials[0].spec;
         let facts = datasets.open(spec).unwrap_or_else(|_| panic!("data")).facts();
-        let spec = with_engine(spec, Engine::Persistent);
-        let own = plan::plan(&spec, facts, &machine, 1).unwrap_or_else(|_| panic!("a plan"));
-        let steps_s = vec![(Engine::Persistent, 1e-5)];
+        let spec = with_engine(spec, Engine::Graph);
+        let own = plan::plan(&spec, facts, &machine, 1).expect("a plan");
+        let steps_s = vec![(Engine::Graph, 1e-5)];
         let with = |engine: Engine, reason: EngineReason| {
             let mut trial = own.clone();
             (trial.engine, trial.engine_reason) = (engine, reason);
             trial
         };
-        let open = with(Engine::Persistent, EngineReason::Fastest { steps_s, measured: false });
+        let open = with(Engine::Graph, EngineReason::Fastest { steps_s, measured: false });
         let [first, second] = begun.map(|engine| with(engine, EngineReason::Begun));
         let mut all = [first, open, second];
         settle_together(all.iter_mut().collect(), &mut datasets, &machine, 1);
@@ -135,12 +135,12 @@ mod tests {
 
     #[test]
     fn a_trial_that_began_keeps_its_engine_and_gives_it_to_others_if_all_have_it() {
-        use Engine::{Graph, Launch, Persistent};
-        let [first, (engine, reason), second] = settled([Graph, Graph]);
-        assert_eq!([&first, &second], [&(Graph, EngineReason::Begun); 2]);
-        assert!(engine == Graph && matches!(reason, EngineReason::Together { .. }), "{engine:?} {reason:?}");
+        use Engine::{Graph, Launch};
+        let [first, (engine, reason), second] = settled([Launch, Launch]);
+        assert_eq!([&first, &second], [&(Launch, EngineReason::Begun); 2]);
+        assert!(engine == Launch && matches!(reason, EngineReason::Together { .. }), "{engine:?} {reason:?}");
         let [first, (engine, reason), second] = settled([Launch, Graph]);
         assert_eq!([first, second], [Launch, Graph].map(|engine| (engine, EngineReason::Begun)));
-        assert!(engine == Persistent && matches!(reason, EngineReason::Fastest { .. }), "{reason:?}");
+        assert!(engine == Graph && matches!(reason, EngineReason::Fastest { .. }), "{reason:?}");
     }
 }
