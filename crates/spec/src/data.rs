@@ -58,7 +58,7 @@ words! {
         /// On the device from the start.
         Resident = "resident",
         /// Brought to the device in chunks; rows of `npy` stay in their file, where the CPU fetches them. For a GPU they are
-        /// read into memory if half of it holds them.
+        /// read into memory when a trial begins, if a fifth of it holds them.
         Streamed = "streamed",
     }
 }

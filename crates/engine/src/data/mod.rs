@@ -96,6 +96,8 @@ pub struct Dataset {
     pub digest: String,
     /// Whether the digest is of samples of a large file.
     pub is_sampled: bool,
+    /// Whether features that are in their file are read into memory when a trial begins.
+    pub is_read_at_start: bool,
 }
 
 /// The rows of one split.
@@ -239,6 +241,7 @@ impl Dataset {
             files: Vec::new(),
             digest: String::new(),
             is_sampled: false,
+            is_read_at_start: false,
         }
     }
 
@@ -258,10 +261,16 @@ impl Dataset {
             target_spread: self.target_spread,
             digest: u64::from_str_radix(&self.digest, 16).unwrap_or_default(),
             file_row_bytes: match &self.train.features {
-                Store::File(rows) => Some(rows.row_bytes()),
-                Store::Memory(_) => None,
+                Store::File(rows) if !self.is_read_at_start => Some(rows.row_bytes()),
+                Store::File(_) | Store::Memory(_) => None,
             },
         }
+    }
+
+    /// Bytes of the features as f32.
+    pub fn feature_bytes(&self) -> u64 {
+        let facts = self.facts();
+        4 * (facts.train_rows as u64 + facts.validation_rows as u64).saturating_mul(facts.features as u64)
     }
 
     /// How the files of streamed rows have changed; a change that invalidates rows takes precedence.
@@ -276,7 +285,12 @@ impl Dataset {
 }
 
 impl Part {
-    fn in_memory(rows: usize, features: Vec<f32>, targets: Vec<f32>) -> Self {
+    /// Whether its features are in memory.
+    pub fn in_memory(&self) -> bool {
+        matches!(self.features, Store::Memory(_))
+    }
+
+    fn of_memory(rows: usize, features: Vec<f32>, targets: Vec<f32>) -> Self {
         Self { rows, features: Store::Memory(Arc::new(features)), targets: Arc::new(targets) }
     }
 }

@@ -40,7 +40,7 @@ fn rows(spec: &SyntheticRegression, seed: u64, index: u64, rows: usize) -> Resul
         let exact = dot(&features[row * width..], &spec.weights) + spec.bias;
         targets.push((exact + spec.noise * noise) as f32);
     }
-    Ok(Part::in_memory(rows, features, targets))
+    Ok(Part::of_memory(rows, features, targets))
 }
 
 /// Computed in f64 from the stored f32 features, so that the true weights fit them exactly. Four partial sums

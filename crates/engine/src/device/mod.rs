@@ -21,7 +21,7 @@ use std::{sync::Arc, time::Duration};
 use serde::{Deserialize, Serialize};
 
 pub use crate::op::{FileChange, Reads, RowReader, Store, make_room};
-pub use chunk_rows::{ChunkRows, HostMemory, LentMemory, LentRows};
+pub use chunk_rows::{ChunkRows, Closer, HostMemory, LentMemory, LentRows};
 pub use clock::{Clock, ClockCost, ClockRecord, PhaseSummary, Timer};
 pub use error::DeviceError;
 pub use ledger::{Kind, Ledger, Line, Purpose};

@@ -75,12 +75,13 @@ impl Chunks {
 
     /// The most training and validation chunks in host memory at the same time: one in use, one ready, one
     /// being read. The CPU computes on the host's chunk itself: it holds each until it gets the next one, even across
-    /// passes. A GPU may hold two, with one free for the reader.
+    /// passes. A GPU may hold two, with one free for the reader; a single pass never needs more than its chunks.
     pub fn on_the_host(&self, used: &[DeviceId]) -> [u64; 2] {
         let (is_held, is_lent) =
             (used.contains(&DeviceId::Cpu), used.iter().any(|id| id.own_gpu().is_some()));
         self.passes.map(|[chunks, passes]| match (is_held, passes) {
             (_, 0) => 0,
+            (_, 1) if is_lent => chunks.min(ON_THE_HOST + 1),
             _ if is_lent => (chunks + ON_A_GPU).min(ON_THE_HOST + 1),
             (false, _) => chunks.min(ON_THE_HOST),
             (true, 1) => chunks.min(ON_THE_HOST + 1),
@@ -133,7 +134,7 @@ mod tests {
         assert_eq!(of(3, DeviceId::Virtual(0)), [1, 2, 3, 3, 3]);
         assert_eq!(of(1, DeviceId::Cpu), [1, 2, 3, 4, 4]);
         assert_eq!(of(3, DeviceId::Cpu), [2, 3, 4, 4, 4]);
-        assert_eq!(of(1, DeviceId::Gpu(0)), [3, 4, 4, 4, 4]);
+        assert_eq!(of(1, DeviceId::Gpu(0)), [1, 2, 3, 4, 4]);
         assert_eq!(of(3, DeviceId::Gpu(0)), [3, 4, 4, 4, 4]);
     }
 }

@@ -166,9 +166,10 @@ impl Rows {
             bytes = bytes.saturating_add(facts.rows().saturating_mul(NUMBER));
         }
         if self.chunks.is_none() {
-            // Pinned.
+            // Two of each GPU, pinned, and the next orders, which are made while steps use the present ones.
             let gpus = places.iter().filter(|place| place.own_gpu().is_some()).count() as u64;
-            bytes = bytes.saturating_add(gpus.saturating_mul(2).saturating_mul(self.order()));
+            let orders = if gpus == 0 { 0 } else { gpus.saturating_mul(2) + 1 };
+            bytes = bytes.saturating_add(orders.saturating_mul(self.order()));
         }
         bytes.saturating_add(self.held(places).0).saturating_add(self.noted(places.len()))
     }

@@ -9,6 +9,7 @@ use super::{
     orders::Orders,
     prefetch::{self, Prefetch},
     state::{BLOCK, Position},
+    stop::EarlyStopper,
     train_loop::{Halt, Source, TrainLoop},
 };
 use crate::{
@@ -88,7 +89,7 @@ impl TrainLoop<'_> {
         while position < rows && self.may_go_on() {
             let Some(chunk) = self.next_chunk(stream)? else { break };
             self.bind_chunk(&chunk, PassKind::Train)?;
-            if stream.is_lent && chunk.first + chunk.rows == rows {
+            if stream.is_lent && chunk.first + chunk.rows == rows && !self.may_end_after_epoch() {
                 // What follows the epoch's steps takes as long as to read the first rows of the next one.
                 self.begin_pass(stream, self.at.epoch + 1, 0)?;
             }
@@ -97,6 +98,11 @@ impl TrainLoop<'_> {
             stream.recycle(chunk);
         }
         Ok(())
+    }
+
+    /// Whether a sweep or early stopping may end the run after this epoch: rows read ahead would be read for no step.
+    fn may_end_after_epoch(&self) -> bool {
+        self.stop.judge.is_some() || self.validated.stopper.as_ref().is_some_and(EarlyStopper::may_end)
     }
 
     /// Waits for the next chunk of an epoch; `None` if the run ends first.

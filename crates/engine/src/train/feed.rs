@@ -8,14 +8,14 @@ use std::{
         Arc,
         mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel},
     },
-    thread,
+    thread::{self, JoinHandle},
     time::Duration,
 };
 
 use super::helpers::Helpers;
 use crate::{
     data::{Part, Store, epoch_order},
-    device::{ChunkRows, LentMemory, make_room},
+    device::{ChunkRows, Closer, LentMemory, make_room},
     host::prefer_huge_pages,
     program::Shard,
     vector::gather,
@@ -84,6 +84,19 @@ pub struct Stream {
     held: Cell<Option<Chunk>>,
     /// Whether the reader has blocks of memory and reads as far ahead as these go, also into the next pass.
     pub is_lent: bool,
+    _closers: Vec<Closer>,
+    /// Keep this field last: the thread ends when those before it are gone.
+    _reader: Joined,
+}
+
+/// A thread that is waited for, so that it does not outlive its run with memory that devices lent.
+struct Joined(Option<JoinHandle<()>>);
+
+impl Drop for Joined {
+    fn drop(&mut self) {
+        // A panic of the thread was reported as its end.
+        self.0.take().map(JoinHandle::join);
+    }
 }
 
 impl Stream {
@@ -92,12 +105,13 @@ impl Stream {
     pub fn new(part: Part, cut: ChunkShape, is_held: bool, lent: Lent) -> io::Result<Self> {
         let (requests, requested) = sync_channel::<Request>(1);
         let is_lent = lent.iter().any(Option::is_some);
+        let closers = lent.iter().flatten().flatten().map(LentMemory::closer).collect();
         let (filled, chunks) = sync_channel(1);
         let (spent, reuse) = sync_channel(4 * cut.world_size);
-        thread::Builder::new().name("reader".into()).spawn(move || {
+        let reader = thread::Builder::new().name("reader".into()).spawn(move || {
             let helpers = Helpers::new(cut.readers.saturating_sub(1));
             let reader = Reader { part, cut, reuse, lent, helpers };
-            // The channel closes when the run ends.
+            // The channel closes when the stream is dropped.
             let mut order = Vec::new();
             while let Ok((pass, rows)) = requested.recv() {
                 let order = match reader.order(pass, &mut order) {
@@ -120,7 +134,8 @@ impl Stream {
             }
         })?;
         let (begun, held) = (Cell::new(None), Cell::new(None));
-        Ok(Self { requests, begun, chunks, spent, is_held, held, is_lent })
+        let (_closers, _reader) = (closers, Joined(Some(reader)));
+        Ok(Self { requests, begun, chunks, spent, is_held, held, is_lent, _closers, _reader })
     }
 
     /// Begins a pass over some rows, unless it has begun. Shuffled rows are in the order of the epoch with this number.
@@ -227,7 +242,7 @@ impl Reader {
     fn rows(&self, rank: usize, wanted: &[u32]) -> io::Result<[ChunkRows; 2]> {
         let [x_len, y_len] = [self.cut.features, self.cut.targets].map(|width| wanted.len() * width);
         if let Some(Some([x, y])) = self.lent.get(rank) {
-            let (mut x, mut y) = (x.take(x_len), y.take(y_len));
+            let (Some(mut x), Some(mut y)) = (x.take(x_len), y.take(y_len)) else { return Err(ended()) };
             self.fill(wanted, &mut x, &mut y)?;
             return Ok([x, y].map(|rows| ChunkRows::Lent(Arc::new(rows))));
         }

@@ -86,7 +86,7 @@ fn no_more_chunks_are_in_memory_than_an_epoch_has() {
 /// has one while another is ready.
 #[test]
 fn what_a_device_lent_is_read_into_again_and_again() {
-    for (chunks, passes, blocks) in [(1, 1, 3), (1, 5, 3), (2, 3, 4), (6, 2, 4)] {
+    for (chunks, passes, blocks) in [(1, 1, 1), (2, 1, 2), (1, 5, 3), (2, 3, 4), (6, 2, 4)] {
         let lend = || LentMemory::new((0..blocks).map(|_| Box::new(vec![0.0_f32; 2]) as HostMemory));
         let reported = Arc::new(Notify::default());
         let stream = stream(&reported, chunks, false, vec![Some([lend(), lend()])]);
@@ -105,6 +105,19 @@ fn what_a_device_lent_is_read_into_again_and_again() {
         }
         assert!(seen.len() <= blocks, "{chunks} chunks, {passes} passes");
     }
+}
+
+/// As after an early stop: the reader waits for a block while a device still holds all.
+#[test]
+fn the_reader_ends_with_its_stream() {
+    let lend = || LentMemory::new((0..2).map(|_| Box::new(vec![0.0_f32; 2]) as HostMemory));
+    let reported = Arc::new(Notify::default());
+    let stream = stream(&reported, 6, false, vec![Some([lend(), lend()])]);
+    stream.begin(1, 0..12).expect("a thread that reads");
+    let held = [(); 2].map(|()| stream.next(Duration::MAX).expect("rows").expect("in time"));
+    drop(stream);
+    assert_eq!(Arc::strong_count(&reported), 1, "the reader has let go of the file");
+    assert_eq!(held[1].features[0].len(), 2);
 }
 
 #[test]

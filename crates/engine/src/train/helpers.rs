@@ -62,12 +62,12 @@ impl Helpers {
             Ok(())
         };
         let all: &(dyn Fn() -> io::Result<()> + Sync) = &all;
-        // SAFETY: only the lifetime changes. Each thread that takes the reference answers when it has done with it, and this
-        // function does not end, by a panic neither, before all have answered.
+        // SAFETY: only the lifetime changes. A thread that takes the reference always answers once it has done with it: it
+        // catches panics of the work, and it ends only when `self` is dropped. This function catches its own, too, and waits for
+        // all answers.
         let all: Work = unsafe { std::mem::transmute(all) };
         let asked = self.work.iter().take(others).filter(|work| work.send(all).is_ok()).count();
         let own = attempt(all);
-        // An answer that does not come is of a thread that has ended, and no longer has the reference.
         let answers: Vec<_> = self.done.iter().take(asked).collect();
         answers.into_iter().fold(own, Result::and)
     }

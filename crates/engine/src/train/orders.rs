@@ -20,6 +20,7 @@ const LONG: Duration = Duration::from_millis(1);
 struct Request {
     first: u64,
     epochs: usize,
+    /// Empty, with room for all.
     orders: Vec<u32>,
 }
 
@@ -86,10 +87,15 @@ impl Orders {
         Ok(Arc::clone(&self.bound))
     }
 
-    /// Has the thread make the next orders.
-    fn ask(&mut self, first: u64, epochs: usize, orders: Vec<u32>) {
+    /// Has the thread make the next orders. Where memory does not hold them, they are made when they are needed.
+    fn ask(&mut self, first: u64, epochs: usize, mut orders: Vec<u32>) {
         let left = (self.all + 1).saturating_sub(first);
         if !self.is_gpu || left == 0 || self.time < LONG {
+            return;
+        }
+        let epochs = usize::try_from(left).unwrap_or(usize::MAX).min(epochs);
+        orders.clear();
+        if make_room(&mut orders, self.room.max(epochs) * self.rows, "their order").is_err() {
             return;
         }
         let (seed, rows) = (self.seed, self.rows);
@@ -99,7 +105,6 @@ impl Orders {
             let make = move || {
                 // The channels close when the run ends.
                 for Request { first, epochs, mut orders } in asked {
-                    orders.clear();
                     (first..)
                         .take(epochs)
                         .for_each(|epoch| epoch_order(seed, epoch, rows as u32, &mut orders));
@@ -114,7 +119,6 @@ impl Orders {
         if self.ahead.is_none() {
             self.ahead = start();
         }
-        let epochs = usize::try_from(left).unwrap_or(usize::MAX).min(epochs);
         let sent = |(requests, _): &(SyncSender<Request>, _)| {
             requests.send(Request { first, epochs, orders }).is_ok()
         };

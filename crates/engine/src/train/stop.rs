@@ -81,6 +81,11 @@ impl EarlyStopper {
         self.exhausted()
     }
 
+    /// Whether the next validation may exhaust the patience.
+    pub fn may_end(&self) -> bool {
+        self.seen.waited + 1 >= self.rule.patience
+    }
+
     /// The reason to stop if the patience is exhausted by what was seen so far.
     pub fn exhausted(&self) -> Option<String> {
         if self.seen.waited == 0 {

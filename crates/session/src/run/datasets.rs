@@ -7,6 +7,7 @@ use super::{engine_trials::EngineTrials, shared_plans::SharedPlans};
 use crate::{
     collective::ProcessGroup,
     data::{self, Dataset, FileChange, FileFingerprint, Task},
+    host,
     plan::{self, DatasetInfo, Machine},
     spec::{self, Experiment, Placement, Problem, Source, Spec},
     units,
@@ -21,12 +22,22 @@ const SMALL_BYTES: u64 = 64 << 20;
 /// Features larger than this share of usable memory stay in their file.
 const MEMORY_PART: f64 = 0.5;
 
+/// Streamed features up to this share of usable memory are read into it for a GPU, whose chunks are made there several times as
+/// fast as from a file.
+const STREAMED_PART: f64 = 0.2;
+
+/// They stay in their file after all if they exceed this share of what is free when the trial begins.
+const FREE_PART: f64 = 0.25;
+
+/// What determines a data set: settings, task, seed, and whether it is for the chunks of GPUs.
+type Key = (spec::Data, Task, Option<u64>, bool);
+
 /// Opens data sets and caches the last few.
 pub struct Datasets {
     machine: Machine,
     /// See [`SMALL_BYTES`].
     small_bytes: u64,
-    kept: Vec<(spec::Data, Task, Option<u64>, Arc<Dataset>)>,
+    kept: Vec<(Key, Arc<Dataset>)>,
     /// Fingerprints of all files opened so far.
     seen: Vec<FileFingerprint>,
     pub(super) engines: EngineTrials,
@@ -58,38 +69,80 @@ impl Datasets {
 
     /// Returns the rows that a spec names, from the cache if they are there.
     pub fn open(&mut self, spec: &Spec) -> Result<Arc<Dataset>, Vec<Problem>> {
-        let task = if spec.model.loss.classifies() { Task::Classification } else { Task::Regression };
-        // The batch settings do not change which rows are read.
-        let mut key = spec::Data::clone(&spec.data);
-        (key.batch_size, key.shuffle, key.shuffle_seed) = (1, false, None);
-        if key.placement == Placement::Streamed && self.uses_gpus(spec) {
-            // Chunks of rows in memory are made several times as fast as chunks of rows in a file.
-            key.placement = Placement::Auto;
-        }
-        // Runs share what does not follow their seeds.
-        let seed = data::follow_seed(&spec.data).then_some(spec.seed);
-        if let Some(i) = self.kept.iter().position(|(d, t, s, _)| *d == key && *t == task && *s == seed) {
-            let hit = self.kept.remove(i);
-            let dataset = Arc::clone(&hit.3);
-            self.kept.push(hit);
-            // A data set that is left in its file is only valid while nobody writes to the file.
-            return match dataset.change() {
-                Some(FileChange::Written(what)) => {
-                    Err(vec![Problem::at_key("data", what).hint("start again once nothing writes to it")])
-                }
-                Some(FileChange::Replaced(_)) | None => Ok(dataset),
-            };
+        let key = self.key(spec);
+        if let Some(dataset) = self.cached(&key)? {
+            return Ok(dataset);
         }
         self.fits(spec).map_err(|problem| vec![problem])?;
-        // Evict before loading, so that memory never holds more than `KEPT` large data sets.
-        while self.kept.len() >= KEPT && self.kept_bytes() > self.small_bytes {
+        self.evict();
+        let (data, task, _, for_gpus) = &key;
+        let part = if data.placement == Placement::Resident { 1.0 } else { MEMORY_PART };
+        let part_of_memory = |part: f64| (self.machine.memory_available as f64 * part) as u64;
+        let mut dataset = data::open(data, *task, spec.seed, part_of_memory(part))?;
+        let is_small = || dataset.feature_bytes() <= part_of_memory(STREAMED_PART);
+        dataset.is_read_at_start = *for_gpus && !dataset.train.in_memory() && is_small();
+        self.keep(key, dataset)
+    }
+
+    /// The rows of a trial that begins: in memory, if they are to be read into it and fit what is free now.
+    pub fn read(&mut self, spec: &Spec, dataset: Arc<Dataset>) -> Result<Arc<Dataset>, Vec<Problem>> {
+        if !dataset.is_read_at_start {
+            return Ok(dataset);
+        }
+        let mut key = self.key(spec);
+        (key.0.placement, key.3) = (Placement::Auto, false);
+        if let Some(read) = self.cached(&key)? {
+            return Ok(read);
+        }
+        self.evict();
+        let limit = (host::usable_memory() as f64 * FREE_PART) as u64;
+        match data::open(&key.0, key.1, spec.seed, limit) {
+            Ok(read) if read.train.in_memory() => self.keep(key, read),
+            // A bad row is an error once a step needs it.
+            Ok(_) | Err(_) => Ok(dataset),
+        }
+    }
+
+    fn key(&self, spec: &Spec) -> Key {
+        let task = if spec.model.loss.classifies() { Task::Classification } else { Task::Regression };
+        // The batch settings do not change which rows are read.
+        let mut rows = spec::Data::clone(&spec.data);
+        (rows.batch_size, rows.shuffle, rows.shuffle_seed) = (1, false, None);
+        // Runs share what does not follow their seeds.
+        let seed = data::follow_seed(&spec.data).then_some(spec.seed);
+        let for_gpus = rows.placement == Placement::Streamed && self.uses_gpus(spec);
+        (rows, task, seed, for_gpus)
+    }
+
+    fn cached(&mut self, key: &Key) -> Result<Option<Arc<Dataset>>, Vec<Problem>> {
+        let Some(i) = self.kept.iter().position(|(kept, _)| kept == key) else { return Ok(None) };
+        let hit = self.kept.remove(i);
+        let dataset = Arc::clone(&hit.1);
+        self.kept.push(hit);
+        // A data set that is left in its file is only valid while nobody writes to the file.
+        match dataset.change() {
+            Some(FileChange::Written(what)) => {
+                Err(vec![Problem::at_key("data", what).hint("start again once nothing writes to it")])
+            }
+            Some(FileChange::Replaced(_)) | None => Ok(Some(dataset)),
+        }
+    }
+
+    /// Evicts before another is loaded, so that memory never holds more than `KEPT` large data sets.
+    fn evict(&mut self) {
+        let is_full = |kept: &[(Key, Arc<Dataset>)]| {
+            let in_memory = kept.iter().filter(|(_, dataset)| dataset.train.in_memory()).count();
+            in_memory >= KEPT || kept.len() >= 2 * KEPT
+        };
+        while is_full(&self.kept) && self.kept_bytes() > self.small_bytes {
             self.kept.remove(0);
         }
-        let part = if key.placement == Placement::Resident { 1.0 } else { MEMORY_PART };
-        let memory_limit = (self.machine.memory_available as f64 * part) as u64;
-        let dataset = Arc::new(data::open(&key, task, spec.seed, memory_limit)?);
+    }
+
+    fn keep(&mut self, key: Key, dataset: Dataset) -> Result<Arc<Dataset>, Vec<Problem>> {
         self.see(&dataset.files, "data").map_err(|problem| vec![problem])?;
-        self.kept.push((key, task, seed, Arc::clone(&dataset)));
+        let dataset = Arc::new(dataset);
+        self.kept.push((key, Arc::clone(&dataset)));
         Ok(dataset)
     }
 
@@ -103,7 +156,7 @@ impl Datasets {
         let bytes = |facts: DatasetInfo| {
             4 * (facts.train_rows + facts.validation_rows) * (facts.features + facts.targets)
         };
-        self.kept.iter().map(|(.., dataset)| bytes(dataset.facts()) as u64).sum()
+        self.kept.iter().map(|(_, dataset)| bytes(dataset.facts()) as u64).sum()
     }
 
     /// Checks that the files did not change since they were first read.
@@ -162,6 +215,39 @@ mod tests {
             let mut open = |trial: usize| datasets.open(&experiment.trials[trial].spec).ok();
             let [first, second] = [open(0), open(1)].map(|own| own.expect("rows"));
             assert_eq!(Arc::ptr_eq(&first, &second), is_shared, "{more}");
+    /// On GPUs, rows to be streamed are read when a trial begins, and only where memory has room for them.
+    #[test]
+    fn streamed_rows_are_read_when_a_trial_begins() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("x.toml");
+        let text = "[data]\nplacement = \"streamed\"\n[data.npy]\nfeatures = \"x.npy\"\nlabels = \"y.npy\"\n[devices]\n\
+                    num_gpus = 1\n[model]\nlayers = [{ linear = { out_features = 1 } }]\nloss = \"mse\"\n\
+                    [optimizer.sgd]\nlr = 0.1\n";
+        std::fs::write(&path, text).expect("a spec");
+        let array = |name: &str, columns: usize| {
+            let shape = format!("{{'descr': '<f4', 'fortran_order': False, 'shape': (10, {columns}), }}");
+            let mut bytes = b"\x93NUMPY\x01\x00\x76\x00".to_vec();
+            bytes.extend(format!("{shape:<117}\n").into_bytes());
+            bytes.extend((0..10 * columns).flat_map(|i| (i as f32).to_le_bytes()));
+            std::fs::write(folder.path().join(name), bytes).expect("an array");
+        };
+        array("x.npy", 100);
+        array("y.npy", 1);
+        let experiment = spec::load(&path, &[]).unwrap_or_else(|_| panic!("a spec"));
+        let spec = &experiment.trials[0].spec;
+        let gpu = plan::Gpu { is_virtual: false, ..plan::Gpu::virtual_of(1 << 30) };
+        for (memory, is_read) in [(1 << 30, true), (10_000, false)] {
+            let mut datasets = Datasets::new(&Machine::typical(vec![gpu.clone()], memory));
+            let opened = datasets.open(spec).expect("rows");
+            assert_eq!(
+                [opened.train.in_memory(), opened.facts().in_file(), opened.is_read_at_start],
+                [false, !is_read, is_read]
+            );
+            let read = datasets.read(spec, Arc::clone(&opened)).expect("rows");
+            assert_eq!(read.train.in_memory(), is_read);
+            assert_eq!((read.facts(), &read.digest), (opened.facts(), &opened.digest));
+            let opened = datasets.open(spec).expect("rows");
+            assert!(Arc::ptr_eq(&datasets.read(spec, opened).expect("rows"), &read), "it is read once");
         }
     }
 

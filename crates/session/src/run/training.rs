@@ -181,6 +181,7 @@ impl Planned for Trial {
         if self.facts != dataset.facts() {
             return Err(ExecuteError::Data("they have other sizes now".to_owned()));
         }
+        let dataset = datasets.read(&self.spec, dataset).map_err(unreadable)?;
         let weights = initial_weights(self, datasets).map_err(unreadable)?;
         if self.uses_products_library() {
             datasets.engines.gpus.begin_products();

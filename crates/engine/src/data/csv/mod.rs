@@ -116,14 +116,14 @@ fn open_with(
     });
     let validation = match validation {
         None if split.held_rows() == 0 => None,
-        None => Some(Part::in_memory(split.held_rows(), rest_x, rest_y)),
+        None => Some(Part::of_memory(split.held_rows(), rest_x, rest_y)),
         Some((text, columns)) => {
             let table = Table::read(spec, &text, &columns, task)?;
             notes.extend(dropped(spec, &table, " to validate on"));
-            Some(Part::in_memory(table.rows, features.apply(&table, None)?, target.apply(&table)?))
+            Some(Part::of_memory(table.rows, features.apply(&table, None)?, target.apply(&table)?))
         }
     };
-    let train = Part::in_memory(split.train_rows(), train_x, train_y);
+    let train = Part::of_memory(split.train_rows(), train_x, train_y);
     let classes = target.class_count();
     Ok(Dataset {
         classes,

@@ -198,7 +198,7 @@ impl OrderBuffer {
         let next = &mut places[1 - self.current];
         gpu.until(&next.uploaded, || format!("uploading {what}"))?;
         if next.memory.bytes < bytes {
-            *next = Order::new(context, room, what)?;
+            return Err(misfit(&context.name, "an order of more rows than the first had room for"));
         }
         copies.follow(&next.released)?;
         next.staging.write(0, order);
