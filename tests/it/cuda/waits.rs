@@ -93,7 +93,8 @@ impl Rank {
         let layout = &self.programs.layout;
         for (buffer, elements) in [(layout.train_features, 2 * ROWS), (layout.train_targets, ROWS)] {
             if self.is_streamed() {
-                let mut rows = LentMemory::new(self.executor.lend(elements)?).take(elements);
+                let lent = LentMemory::new(self.executor.lend(elements)?);
+                let mut rows = lent.take(elements).expect("nobody closed it");
                 rows.fill(1.0);
                 self.executor.bind_lent(buffer, &Arc::new(rows))?;
             } else {

@@ -215,6 +215,9 @@ mod tests {
             let mut open = |trial: usize| datasets.open(&experiment.trials[trial].spec).ok();
             let [first, second] = [open(0), open(1)].map(|own| own.expect("rows"));
             assert_eq!(Arc::ptr_eq(&first, &second), is_shared, "{more}");
+        }
+    }
+
     /// On GPUs, rows to be streamed are read when a trial begins, and only where memory has room for them.
     #[test]
     fn streamed_rows_are_read_when_a_trial_begins() {

@@ -12,13 +12,13 @@ const WEIGHT_GAP: usize = 4;
 type Matrix = (Slice, usize);
 
 /// Where a slice lies, if it does.
-type Place<'a> = &'a dyn Fn(Slice) -> Option<u64>;
+type OffsetOf<'a> = &'a dyn Fn(Slice) -> Option<u64>;
 
 /// Places from `first` on for the matrices that only products touch: these know the length of stored rows. Also
 /// returns the place behind them.
 pub fn spaced(
     step: &Step<'_>,
-    (place, is_value): (Place<'_>, &dyn Fn(Slice) -> bool),
+    (place, is_value): (OffsetOf<'_>, &dyn Fn(Slice) -> bool),
     first: usize,
     fetches_ahead: bool,
 ) -> (Vec<Spaced>, usize) {
