@@ -102,9 +102,9 @@ fn a_launch_that_fails_ends_the_run_with_all_rows_before_it() {
                failure); the GPU is lost to this process; look at `dmesg` and `nvidia-smi -q`, and try `devices.engine = \
                \"launch\"`";
     let arguments = ["devices.engine=launch", "logging.policy=immediate", "-q"];
-    // A step is seven kernels plus its end: this fails the second kernel of the fifth step.
+    // A step is five kernels plus its end: this fails the second kernel of the fifth step.
     let place = Sandbox::new(LINREG);
-    let ran = sim.run(&place, &arguments, &[("RUNNER_SIM_FAIL", "launch:34")]);
+    let ran = sim.run(&place, &arguments, &[("RUNNER_SIM_FAIL", "launch:26")]);
     let folder = ran.folder();
     assert_eq!((ran.ended.code, ran.ended.stderr.as_str()), (Some(1), format!("error: {why}\n").as_str()));
     assert_eq!(folder.summary("status"), "failed");
@@ -117,7 +117,7 @@ fn a_gpu_that_hangs_ends_the_run_with_all_rows_before_it() {
     let Some(sim) = Sim::get() else { return };
     // The launch that contains the tenth step, under `immediate`.
     for (engine, kernel) in
-        [("persistent", 10), ("cooperative", 10), ("graph", 9 * 8 + 3), ("launch", 9 * 8 + 3)]
+        [("persistent", 10), ("cooperative", 10), ("graph", 9 * 6 + 3), ("launch", 9 * 6 + 3)]
     {
         let engine = format!("devices.engine={engine}");
         let fails = format!("hang:{kernel}");
@@ -149,7 +149,7 @@ fn a_gpu_that_hangs_leaves_the_rows_of_blocks_that_are_done() {
     let Some(sim) = Sim::get() else { return };
     // While step times are unknown, blocks have one step, then two, then more; the third block does not end.
     for (engine, kernel) in
-        [("persistent", 3), ("cooperative", 3), ("graph", 3 * 8 + 3), ("launch", 3 * 8 + 3)]
+        [("persistent", 3), ("cooperative", 3), ("graph", 3 * 6 + 3), ("launch", 3 * 6 + 3)]
     {
         let engine = format!("devices.engine={engine}");
         let arguments = [engine.as_str(), "-q"];
@@ -174,7 +174,7 @@ fn a_driver_that_does_not_come_back_ends_the_process() {
     let Some(sim) = Sim::get() else { return };
     // Each step takes longer than the interval at which rows are flushed.
     for (engine, launch, slow) in
-        [("persistent", 10, "launch"), ("graph", 9 * 8 + 3, "h2d"), ("launch", 9 * 8 + 3, "launch op_loss")]
+        [("persistent", 10, "launch"), ("graph", 9 * 6 + 3, "h2d"), ("launch", 9 * 6 + 3, "launch op_loss")]
     {
         let engine = format!("devices.engine={engine}");
         let (fails, slow) = (format!("stuck:{launch}"), format!("{slow}:30000"));

@@ -62,8 +62,8 @@ fn shared_engine(group: &[&mut Trial], machine: &Machine, threads: usize) -> Opt
 
 /// The steps of these trials, without those that only repeat others.
 fn steps_of(group: &[&mut Trial]) -> u64 {
-    let request = |trial: &Trial| trial.spec.devices.request.clone();
-    let may_repeat = group.iter().any(|trial| request(trial) != request(group[0]));
+    let first = &group[0].spec.devices.request;
+    let may_repeat = group.iter().any(|trial| trial.spec.devices.request != *first);
     let repeats = |at: usize| may_repeat && group[..at].iter().any(|earlier| group[at].repeats(earlier));
     let all = group.iter().enumerate().filter(|(at, _)| !repeats(*at));
     all.map(|(_, trial)| trial.steps).fold(0, u64::saturating_add)
