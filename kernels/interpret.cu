@@ -41,12 +41,9 @@ extern "C" __global__ void __launch_bounds__(512, 1) interpret(const Op* ops, in
     float* own = (float*)dyn_smem;
     Run at = *run;
     const Hyper* table = at.hyper ? at.hyper + at.index : 0;
-    u32 index = at.index;
     for (int i = threadIdx.x; i < arena_floats; i += blockDim.x) own[i] = arena[i];
     for (int i = threadIdx.x; i < 2 * SUMS; i += blockDim.x) sums[i] = at.sums[i];
     if (threadIdx.x == 0) non_finite = *at.non_finite;
-    double* sums_home = at.sums;
-    u64* non_finite_home = at.non_finite;
     at.hyper = hyper, at.sums = sums, at.non_finite = &non_finite;
     ops = records(ops, count, own_ops);
     for (int step = 0; step < steps; step++) {
@@ -66,15 +63,15 @@ extern "C" __global__ void __launch_bounds__(512, 1) interpret(const Op* ops, in
             execute(ops[j], own, at, s);
             s.turn();
         }
-        next_step(at, rows, own_rows);
+        next_step(at, rows, own_rows, run->rows);   // not from a register: they are scarce
         __syncthreads();   // the step is complete
     }
     for (int i = threadIdx.x; i < arena_floats; i += blockDim.x) arena[i] = own[i];
-    for (int i = threadIdx.x; i < 2 * SUMS; i += blockDim.x) sums_home[i] = sums[i];
+    for (int i = threadIdx.x; i < 2 * SUMS; i += blockDim.x) run->sums[i] = sums[i];
     if (threadIdx.x == 0) {
-        *non_finite_home = non_finite;
+        *run->non_finite = non_finite;
         run->step = at.step, run->order = at.order, run->position = at.position, run->offset = at.offset;
-        run->index = index + steps, run->slot = at.slot;
+        run->index += steps, run->slot = at.slot;
     }
 }
 
@@ -91,7 +88,7 @@ extern "C" __global__ void __launch_bounds__(256) interpret_grid(const Op* ops, 
             if (ops[j].barrier) meet(barrier);
             execute(ops[j], arena, at, s);
         }
-        next_step(at, rows, own_rows);
+        next_step(at, rows, own_rows, run->rows);
         meet(barrier);   // the step is complete
     }
     if (s.thread == 0) {

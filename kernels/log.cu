@@ -36,16 +36,18 @@ __device__ __forceinline__ void watch_op(const Op& op, float* arena, const Run& 
     if (s.thread == 0) raise_unless_finite(arena[op.at[0]], run);
 }
 
-__device__ __forceinline__ void next_step(Run& run, int rows, int own_rows) {
+// `all`: the rows of an epoch.
+__device__ __forceinline__ void next_step(Run& run, int rows, int own_rows, u64 all) {
     run.step += 1;
     run.index += 1;
     run.slot += 1;
     run.offset += own_rows;
     run.position += rows;
-    if (run.position < run.rows) return;
+    if (run.position < all) return;
     run.position = 0;   // of the next epoch
-    if (run.order) run.order += run.rows;
+    if (run.order) run.order += all;
 }
+__device__ __forceinline__ void next_step(Run& run, int rows, int own_rows) { next_step(run, rows, own_rows, run.rows); }
 
 // The one warp of a launch ends the step after its work, if it is the last.
 __device__ __forceinline__ void end_step(const Op& op, Run* run) {
