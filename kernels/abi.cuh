@@ -56,7 +56,7 @@ enum Flag {
     FLAG_NESTEROV = 1 << 7,  // Nesterov's form of it.
     FLAG_DECOUPLED = 1 << 8,  // Weight decay shrinks the weights themselves.
     FLAG_SQUARED = 1 << 9,  // A norm without its root: the sum of squares.
-    FLAG_COPY_ONLY = 1 << 10,  // Of a result only its bfloat16 copy is stored.
+    FLAG_COPY_ONLY = 1 << 10,  // Only the bfloat16 copy of a result is stored.
     FLAG_RELU_INPUT = 1 << 11,  // RELU is applied to the input as it is read.
     FLAG_ENDS_STEP = 1 << 12,  // The launch ends the step: the counters advance by total_rows and, on this device, inputs.
 };

@@ -5,7 +5,7 @@
 // stage a block needs only what it wrote itself. Most ops run by rows: each block has the same rows in all of
 // them. Large products run in tiles: a block fetches slices of both operands into shared memory, two slices
 // ahead, while each thread sums TM x 4 elements over its share of k. Which element is summed in which order
-// depends on the source alone, not on the GPU.
+// depends on the source alone.
 
 const int SLICES = 3;   // in shared memory
 

@@ -44,7 +44,7 @@ __device__ __forceinline__ void next_step(Run& run, int rows, int own_rows, u64 
     run.offset += own_rows;
     run.position += rows;
     if (run.position < all) return;
-    run.position = 0;   // of the next epoch
+    run.position = 0;   // the next epoch begins
     if (run.order) run.order += all;
 }
 __device__ __forceinline__ void next_step(Run& run, int rows, int own_rows) { next_step(run, rows, own_rows, run.rows); }

@@ -204,8 +204,8 @@ struct Tile {
     }
 };
 
-// The same product by tensor cores. In f32 it adds three products of split operands, whose error is that of f32. The
-// eight terms of an instruction may be any, as long as both operands agree: neighbouring ones (PAIRS) are read together
+// The same product by tensor cores. In f32 it adds three products of split operands, whose error is near that of f32:
+// tensor cores truncate as they add. The eight terms of an instruction may be any, as long as both operands agree: neighbouring ones (PAIRS) are read together
 // where A is contiguous along k. ROUNDS: of a warp, if they are to be unrolled.
 template <int M, int N, int K, int LINE_A, int LINE_B, int WIDE, int ROUNDS, int FLAGS, Side A, Side B, class S, class Finish>
 __device__ __forceinline__ void product_mma(const float* a, const float* b, S s, Finish finish) {

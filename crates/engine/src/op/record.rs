@@ -51,7 +51,7 @@ flags! {
     FLAG_NESTEROV = 7, "Nesterov's form of it.";
     FLAG_DECOUPLED = 8, "Weight decay shrinks the weights themselves.";
     FLAG_SQUARED = 9, "A norm without its root: the sum of squares.";
-    FLAG_COPY_ONLY = 10, "Of a result only its bfloat16 copy is stored.";
+    FLAG_COPY_ONLY = 10, "Only the bfloat16 copy of a result is stored.";
     FLAG_RELU_INPUT = 11, "RELU is applied to the input as it is read.";
     FLAG_ENDS_STEP = 12, "The launch ends the step: the counters advance by total_rows and, on this device, inputs.";
 }

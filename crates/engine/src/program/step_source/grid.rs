@@ -3,8 +3,8 @@
 //! Each op is divided over the blocks. Ops whose rows need no other row run by rows: a block has the same rows
 //! in all of them, so between two of these a barrier of the block suffices. Large products run in tiles, and
 //! everything else by all threads of the grid, or by the last block alone. A barrier over the grid stands where a block
-//! touches what another one writes. The number of blocks depends on the program alone, so every GPU gives the
-//! same sums.
+//! touches what another one writes. The number of blocks depends on the program alone. How the
+//! first layer's weight is cut, if it stays in shared memory, also depends on the room there.
 
 use std::fmt::Write;
 
