@@ -113,7 +113,7 @@ fn metrics(c: &mut Criterion) {
     let Ok(folder) = tempfile::tempdir() else { return };
     let Ok(mut sink) = MetricsCsv::create(
         &folder.path().join("metrics.csv"),
-        MetricColumns::new(&[Metric::Loss], Vec::new()),
+        MetricColumns::new(&[Metric::Loss], &[], Vec::new()),
     ) else {
         return;
     };

@@ -250,15 +250,23 @@ impl Spec {
         self.data.shuffle_seed.unwrap_or(self.seed)
     }
 
-    /// Metrics, logged or monitored, that are computed from a validation's predictions.
-    pub fn scores(&self) -> Vec<Metric> {
-        let watched = self.trainer.monitors().map(|(_, monitor)| monitor.metric());
-        let mut scores = Vec::new();
-        for metric in self.logging.metrics.iter().copied().chain(watched) {
-            if metric.needs_predictions() && !scores.contains(&metric) {
-                scores.push(metric);
+    /// Metrics that are monitored and not logged.
+    pub fn monitored(&self) -> Vec<Metric> {
+        let mut monitored = Vec::new();
+        for (_, monitor) in self.trainer.monitors() {
+            let metric = monitor.metric();
+            if !self.logging.metrics.contains(&metric) && !monitored.contains(&metric) {
+                monitored.push(metric);
             }
         }
+        monitored
+    }
+
+    /// Metrics, logged or monitored, that are computed from a validation's predictions.
+    pub fn scores(&self) -> Vec<Metric> {
+        let mut scores = self.logging.metrics.clone();
+        scores.extend(self.monitored());
+        scores.retain(|metric| metric.needs_predictions());
         scores
     }
 

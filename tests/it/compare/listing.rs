@@ -96,7 +96,7 @@ fn a_run_and_a_sweep_are_shown_as_json() {
         })
     );
     let written: Vec<&String> = figures.as_object().unwrap().keys().collect();
-    assert_eq!(written.len(), summary_columns().len() - 1, "{written:?}");
+    assert_eq!(written.len(), summary_columns().len() - 2, "{written:?}");
     assert_eq!((&figures["steps_per_s"], &figures["devices_used"]), (&json!(2500.0), &json!("gpu:0;gpu:1")));
     assert_eq!(shown("linreg/b")["trial"], json!({}));
     let sweep = shown("linreg/S");

@@ -183,6 +183,7 @@ impl Facts {
             self.digest,
             &self.losses[2].to_string(),
             "16384",
+            "",
         ];
         format!("{}\n{}\n", summary_columns().join(","), cells.join(","))
     }
@@ -199,12 +200,13 @@ fn sweep(runs: &Runs) {
         "step,epoch,split,rows,loss,elapsed_s\n1,1,train,32,4.0,0.1\n2,2,tr",
     );
     runs.write("linreg/S/003-devices.num_gpus=3/summary.csv", &format!("{}\n", summary_columns().join(",")));
-    let columns: Vec<&str> = summary_columns().into_iter().filter(|&column| column != "status").collect();
+    let columns: Vec<&str> =
+        summary_columns().into_iter().filter(|column| !["status", "reason"].contains(column)).collect();
     let empty = ",".repeat(columns.len());
     let figures = |facts: &Facts, run: &str| {
         let summary = facts.summary(run);
         let cells: Vec<&str> = summary.lines().nth(1).unwrap().split(',').collect();
-        [&cells[..2], &cells[3..]].concat().join(",")
+        [&cells[..2], &cells[3..cells.len() - 1]].concat().join(",")
     };
     let mut text = format!("trial,devices.num_gpus,status,folder,reason,{}\n", columns.join(","));
     let (zero, second) = ("000-devices.num_gpus=0", "002-devices.num_gpus=2");

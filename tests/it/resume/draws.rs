@@ -149,8 +149,11 @@ fn trials_are_judged_by_any_metric_that_validations_measure() {
         }
     }
     assert_eq!(firsts.len(), 16);
-    for (signal, last) in [("-KILL", "011"), ("-INT", "013")] {
-        let sweep = cut(&place, &arguments, signal, last);
+    let [logged, monitored] = ["logging.metrics=[\"loss\", \"r2\"]", "trainer.monitor=\"validation.r2\""];
+    for (signal, last, measured) in
+        [("-KILL", "011", logged), ("-INT", "013", logged), ("-KILL", "013", monitored)]
+    {
+        let sweep = cut(&place, &[&by_r2[..], &[measured]].concat(), signal, last);
         let ended = place.runner(&["run", "-q", "--resume", sweep.to_str().unwrap()]);
         assert_eq!(ended.code, Some(0), "{signal} {last}: {ended:?}");
         for file in ["points.csv", "rungs.csv"] {

@@ -196,7 +196,9 @@ impl Comparison {
             columns.words(axis, |run| run.written(axis).unwrap_or_default().to_owned());
         }
         columns.words("reason", |run| run.reason.clone());
-        for figure in summary_columns().into_iter().filter(|c| !self.axes.iter().any(|a| a == c)) {
+        for figure in
+            summary_columns().into_iter().filter(|c| *c != "reason" && !self.axes.iter().any(|a| a == c))
+        {
             columns.words(figure, |run| match figure {
                 "status" => run.status.clone(),
                 _ => run.figure(figure).unwrap_or_default().to_owned(),

@@ -168,7 +168,10 @@ impl Run {
             run.take_figures(file.columns.iter().zip(row.iter()));
         }
         match run.figures.get("status") {
-            Some(status) => run.status = status.to_owned(),
+            Some(status) => {
+                run.status = status.to_owned();
+                run.reason = run.figure("reason").unwrap_or_default().to_owned();
+            }
             None => run.report_unfinished()?,
         }
         if run.status == Status::Finished.name()

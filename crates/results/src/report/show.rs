@@ -94,7 +94,7 @@ fn json_of_run(run: &Run) -> Value {
         run.axes.iter().map(|(key, _)| (key.clone(), known(key, run.written(key)))).collect();
     let figures: Map<_, _> = summary_columns()
         .into_iter()
-        .filter(|column| *column != "status")
+        .filter(|column| !["status", "reason"].contains(column))
         .map(|column| (column.to_owned(), known(column, run.figure(column))))
         .collect();
     let names: Vec<&str> = run.logged_names().collect();

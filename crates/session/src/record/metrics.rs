@@ -2,6 +2,7 @@
 
 use std::{
     io::{BufRead, BufReader},
+    os::unix::fs::FileExt,
     path::Path,
 };
 
@@ -11,6 +12,9 @@ use crate::{
     host::open_regular,
     spec::Metric,
 };
+
+/// How much of the end of a `metrics.csv` is read at once.
+const TAIL_BYTES: u64 = 64 * 1024;
 
 /// A value of a training step.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -42,21 +46,27 @@ pub(super) fn train_cells<'a>(
 /// several.
 pub struct MetricColumns {
     metrics: Vec<Metric>,
+    /// Those that only validations have, since they are monitored and not logged.
+    monitored: Vec<Metric>,
     /// The names of the targets, if there are several.
     targets: Vec<String>,
 }
 
 impl MetricColumns {
-    pub fn new(metrics: &[Metric], targets: Vec<String>) -> Self {
-        Self { metrics: metrics.to_vec(), targets }
+    pub fn new(logged: &[Metric], monitored: &[Metric], targets: Vec<String>) -> Self {
+        Self { metrics: logged.to_vec(), monitored: monitored.to_vec(), targets }
+    }
+
+    fn all(&self) -> impl Iterator<Item = Metric> + '_ {
+        self.metrics.iter().chain(&self.monitored).copied()
     }
 
     fn header(&self) -> Lines {
         let mut lines = Lines::new();
         lines.text("step").text("epoch").text("split").text("rows");
-        for metric in &self.metrics {
+        for metric in self.all() {
             lines.text(metric.name());
-            for name in self.of_targets(*metric) {
+            for name in self.of_targets(metric) {
                 // A line break within a name would end the header.
                 lines.text(&name.replace(['\n', '\r'], " "));
             }
@@ -81,7 +91,10 @@ impl MetricColumns {
         let mut line = Vec::new();
         file.read_until(b'\n', &mut line).map_err(unreadable)?;
         if line != self.header().bytes() {
-            return Err(RecordError::unusable(path, "its columns are not those of `logging.metrics`"));
+            return Err(RecordError::unusable(
+                path,
+                "its columns are not those of `logging.metrics` and of monitored metrics",
+            ));
         }
         let mut length = line.len() as u64;
         for _ in 0..rows {
@@ -131,7 +144,8 @@ impl MetricsCsv {
             }
             let lines = &mut self.file.lines;
             lines.u64(block.first_step + row as u64).cells(self.shared.bytes());
-            for (metric, value) in train_cells(block, row, &self.columns.metrics) {
+            let monitored = self.columns.monitored.iter().map(|metric| (*metric, None));
+            for (metric, value) in train_cells(block, row, &self.columns.metrics).chain(monitored) {
                 match value {
                     Some(TrainCell::Measured(value)) => lines.f32(value),
                     Some(TrainCell::Rate(lr)) => lines.f64(lr),
@@ -157,14 +171,37 @@ impl MetricsCsv {
     fn validation(&mut self, row: &ValidationRow) -> Result<(), RecordError> {
         let lines = &mut self.file.lines;
         lines.u64(row.step).u64(row.epoch).text("validation").u64(row.rows);
-        for metric in &self.columns.metrics {
-            lines.option(row.measured(*metric), Lines::f64);
-            for name in self.columns.of_targets(*metric) {
+        for metric in self.columns.all() {
+            lines.option(row.measured(metric), Lines::f64);
+            for name in self.columns.of_targets(metric) {
                 lines.option(row.scores.get(&name).copied(), Lines::f64);
             }
         }
         lines.seconds(row.elapsed_s);
         self.file.end_line()
+    }
+}
+
+/// The value of a metric in the last validation of a `metrics.csv`. Reads its end, since the file may be long.
+pub fn last_validated(path: &Path, column: &str) -> Option<f64> {
+    let (file, length) = open_regular(path).ok()?;
+    let mut head = String::new();
+    BufReader::new(&file).read_line(&mut head).ok()?;
+    let mut head = csv::Reader::from_reader(head.as_bytes());
+    let place = |name: &str, head: &csv::StringRecord| head.iter().position(|cell| cell == name);
+    let (split, column) = (place("split", head.headers().ok()?)?, place(column, head.headers().ok()?)?);
+    let mut size = TAIL_BYTES;
+    loop {
+        let from = length.saturating_sub(size);
+        let mut tail = vec![0; (length - from) as usize];
+        file.read_exact_at(&mut tail, from).ok()?;
+        let tail = String::from_utf8_lossy(&tail);
+        let rows = tail.split_once('\n').map_or("", |(_, rows)| rows);
+        match rows.lines().rev().find(|row| row.split(',').nth(split) == Some("validation")) {
+            Some(row) => return row.split(',').nth(column)?.parse().ok(),
+            None if from == 0 => return None,
+            None => size *= 2,
+        }
     }
 }
 
@@ -197,22 +234,37 @@ mod tests {
     fn the_whole_file() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("metrics.csv");
-        let columns = MetricColumns::new(&sample::header().metrics, Vec::new());
+        let columns = MetricColumns::new(&sample::header().metrics, &[Metric::F1], Vec::new());
         let mut sink = MetricsCsv::create(&path, columns).unwrap();
         for event in sample::events() {
             sink.event(&event).unwrap();
         }
         sink.flush().unwrap();
         insta::assert_snapshot!(std::fs::read_to_string(&path).unwrap(), @r"
-        step,epoch,split,rows,loss,lr,accuracy,grad_norm,elapsed_s
-        1,1,train,32,12.0,0.1,0.25,1.5,0.0000015
-        2,1,train,32,11.5,0.05,0.25,1.5,0.000002
-        3,1,train,16,12.0,1e-7,0.25,1.5,0.0000024999999999999998
-        3,1,validation,20,0.12345678901234568,,0.9,,0.25
-        4,2,train,32,2.0,0.1,0.25,1.5,0.0000024999999999999998
-        5,2,train,32,1.5,0.05,0.25,1.5,0.000003
-        6,2,train,16,2.0,1e-7,0.25,1.5,0.0000035
-        6,2,validation,20,0.1,,0.95,,0.5
+        step,epoch,split,rows,loss,lr,accuracy,grad_norm,f1,elapsed_s
+        1,1,train,32,12.0,0.1,0.25,1.5,,0.0000015
+        2,1,train,32,11.5,0.05,0.25,1.5,,0.000002
+        3,1,train,16,12.0,1e-7,0.25,1.5,,0.0000024999999999999998
+        3,1,validation,20,0.12345678901234568,,0.9,,,0.25
+        4,2,train,32,2.0,0.1,0.25,1.5,,0.0000024999999999999998
+        5,2,train,32,1.5,0.05,0.25,1.5,,0.000003
+        6,2,train,16,2.0,1e-7,0.25,1.5,,0.0000035
+        6,2,validation,20,0.1,,0.95,,,0.5
         ");
+    }
+
+    #[test]
+    fn the_last_validation_is_found_from_the_end() {
+        let path = tempfile::tempdir().unwrap().keep().join("metrics.csv");
+        let head = "step,epoch,split,rows,loss,mae,elapsed_s\n";
+        let train = |rows: u64| "7,1,train,32,0.25,,0.5\n".repeat((rows * TAIL_BYTES / 23 / 8) as usize);
+        for (before, after) in [(0, 0), (9, 0), (3, 6), (7, 30), (30, 100)] {
+            let rows = [train(before), "3,1,validation,20,0.1,0.75,0.2\n".to_owned(), train(after)];
+            std::fs::write(&path, format!("{head}1,1,validation,20,0.1,0.5,0.1\n{}", rows.concat())).unwrap();
+            let found = ["mae", "loss", "f1"].map(|column| last_validated(&path, column));
+            assert_eq!(found, [Some(0.75), Some(0.1), None], "{before} {after}");
+        }
+        std::fs::write(&path, format!("{head}{}", train(9))).unwrap();
+        assert_eq!(last_validated(&path, "mae"), None);
     }
 }

@@ -56,7 +56,7 @@ use self::{
 };
 use crate::{event::Event, plan::Trial, spec::Kind};
 
-pub use metrics::{MetricColumns, MetricsCsv};
+pub use metrics::{MetricColumns, MetricsCsv, last_validated};
 pub use summary::summary_columns;
 
 pub use checkpoint::{
@@ -149,7 +149,7 @@ pub fn open_sinks(
             let logging = &trial.spec.logging;
             let path = run.file("metrics.csv");
             let rows = resumed.as_ref().map(|(_, rows)| *rows);
-            let columns = MetricColumns::new(&logging.metrics, trial.target_names());
+            let columns = MetricColumns::new(&logging.metrics, &trial.spec.monitored(), trial.target_names());
             let metrics = match rows {
                 Some(rows) => MetricsCsv::resume(&path, columns, rows)?,
                 None => {

@@ -149,7 +149,12 @@ impl RunDir {
 
     /// How the run ended, from its summary; `None` without one.
     pub fn status(&self) -> Option<Status> {
-        let name = self.figure("status")?;
+        Self::status_in(&self.figures())
+    }
+
+    /// The status among a summary's cells.
+    pub fn status_in(figures: &BTreeMap<String, String>) -> Option<Status> {
+        let name = figures.get("status")?;
         Status::ALL.into_iter().find(|status| name == status.name())
     }
 

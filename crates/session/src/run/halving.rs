@@ -10,7 +10,7 @@ use std::{
 use super::{
     exit::print_stderr,
     planned::Planned,
-    rungs::{Reached, epochs},
+    rungs::{epochs, epochs_in},
     sweep::Sweep,
     sweep_progress::Phase,
 };
@@ -84,14 +84,16 @@ impl<P: Planned> Sweep<'_, '_, P> {
 
     /// Prints what successive halving saved.
     pub fn report_epochs(&self) {
-        let Some(halving) = self.session.experiment.stop else { return };
-        if self.session.process.verbosity == Verbosity::Quiet || self.is_cut() {
+        if self.session.experiment.stop.is_none()
+            || self.session.process.verbosity == Verbosity::Quiet
+            || self.is_cut()
+        {
             return;
         }
         let all = (0..self.prepared.len()).map(|index| epochs(self.own(index).1));
         let planned = units::count(all.sum());
         let trials = self.folder.trials();
-        let taken = trials.values().map(|folder| Reached::in_folder(folder, halving.metric).epochs).sum();
+        let taken = trials.values().map(epochs_in).sum();
         let text = format!("successive halving ran {} of {planned} epochs\n", units::count(taken));
         self.line.apart(&mut io::stderr(), |_| print_stderr(&text));
     }

@@ -1,6 +1,10 @@
 //! Opens and closes all files of one run.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{
+    collections::BTreeMap,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use super::planned::{ExecuteError, Process, RunFacts, Start};
 use crate::{
@@ -24,6 +28,9 @@ pub struct Recording {
     environment: EnvironmentFile,
     recorder: Recorder,
     sampler: Option<SystemSampler>,
+    begun: Instant,
+    /// How long it must run for the samples of its GPU to tell of it, and whether other trials may run on it.
+    sampled: (Duration, bool),
 }
 
 impl Recording {
@@ -73,7 +80,7 @@ impl Recording {
         let recorder = Recorder::start(open_sinks(folder, facts.files, start.begun, console)?)?;
         let sampler = facts.system.map(|every| sampler(&devices.gpus, every, folder, ages));
         let sampler = sampler.transpose()?.flatten();
-        Ok(Self { environment, recorder, sampler })
+        Ok(Self { environment, recorder, sampler, begun: Instant::now(), sampled: (10 * ages[0], is_shared) })
     }
 
     pub fn sender(&self) -> EventSender {
@@ -83,7 +90,15 @@ impl Recording {
     /// Closes all files; returns how the run ended.
     pub fn end(self, mut outcome: Result<Outcome, Closed>, load: &Watch) -> Result<Outcome, ExecuteError> {
         let sender = self.sender();
-        let findings = self.sampler.map(SystemSampler::finish).transpose().map(Option::unwrap_or_default);
+        let mut findings = self.sampler.map(SystemSampler::finish).transpose().map(Option::unwrap_or_default);
+        if let Ok(findings) = &mut findings {
+            let (least, is_shared) = self.sampled;
+            if self.begun.elapsed() < least {
+                *findings = Findings::default(); // samples may be older than the trial
+            } else if is_shared {
+                findings.energy_j.clear();
+            }
+        }
         if let Ok(findings) = &findings {
             let _ = report_findings(findings, &sender); // `recorder.finish` reports the failure
         }

@@ -16,7 +16,7 @@ use crate::{
     event::{Outcome, Status},
     host::lock,
     random::mix,
-    record::{Claims, JointLines, RecordError, RunDir, SWEEP_FILE, SweepLock, TrialEnd},
+    record::{Claims, JointLines, RecordError, RunDir, SWEEP_FILE, SweepLock, last_validated},
     spec::{Halving, Monitor},
     train::StopFlag,
     units,
@@ -31,41 +31,29 @@ const HOLD_TIMEOUT: Duration = Duration::from_millis(50);
 /// How long it waits before it reads what other processes have judged.
 const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
-/// How far a trial has come.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Reached {
-    /// Whole epochs it has trained.
-    pub epochs: u64,
-    /// The metric's value in the last validation.
-    pub value: Option<f64>,
-}
-
-impl Reached {
-    pub fn new(outcome: &Outcome, metric: Monitor) -> Self {
-        let value = match metric {
-            Monitor::LOSS => outcome.final_validation_loss,
-            Monitor::ACCURACY => outcome.final_validation_accuracy,
-            _ => outcome.final_scores.get(metric.column()).copied(),
-        };
-        Self { epochs: outcome.epochs.unwrap_or(0), value }
-    }
-
-    /// Reads it from the files of an earlier part of the sweep.
-    pub fn in_folder(folder: &RunDir, metric: Monitor) -> Self {
-        let figure = |name: &str| folder.figure(name);
-        let epochs = figure("epochs").and_then(|text| text.parse().ok()).unwrap_or(0);
-        let value = match metric {
-            Monitor::LOSS | Monitor::ACCURACY => figure(&format!("final_validation_{}", metric.metric())),
-            _ => last_validation(folder).and_then(|mut row| row.remove(metric.column())),
-        };
-        Self { epochs, value: value.and_then(|text| text.parse().ok()) }
+/// The metric's value in the last validation of a trial.
+pub(super) fn reached(outcome: &Outcome, metric: Monitor) -> Option<f64> {
+    match metric {
+        Monitor::LOSS => outcome.final_validation_loss,
+        Monitor::ACCURACY => outcome.final_validation_accuracy,
+        _ => outcome.final_scores.get(metric.column()).copied(),
     }
 }
 
-/// The last row of `metrics.csv` that has a validation, by column: the summary has its loss and accuracy alone.
-fn last_validation(folder: &RunDir) -> Option<BTreeMap<String, String>> {
-    let rows = folder.csv("metrics.csv")?.into_deserialize::<BTreeMap<String, String>>();
-    rows.flatten().filter(|row| row.get("split").is_some_and(|split| split == "validation")).last()
+/// Like [`reached`], from the files of a trial that another process or an earlier part of the sweep ran.
+pub(super) fn reached_in(folder: &RunDir, metric: Monitor) -> Option<f64> {
+    match metric {
+        Monitor::LOSS | Monitor::ACCURACY => {
+            folder.figure(&format!("final_validation_{}", metric.metric()))?.parse().ok()
+        }
+        // The summary does not have it.
+        _ => last_validated(&folder.file("metrics.csv"), metric.column()),
+    }
+}
+
+/// The whole epochs that a trial has trained, by its summary.
+pub(super) fn epochs_in(folder: &RunDir) -> u64 {
+    folder.figure("epochs").and_then(|text| text.parse().ok()).unwrap_or(0)
 }
 
 /// The rungs of a sweep.
@@ -229,17 +217,6 @@ impl Rungs {
         let firsts: Vec<usize> =
             rungs.filter_map(|(epochs, _)| Some(state.rungs.get(epochs)?.settled)).collect();
         trials.iter().position(|trial| self.places.get(*trial).is_some_and(|place| firsts.contains(place)))
-    }
-
-    /// Gives the end of a trial that was stopped its reason, if that is not known.
-    pub fn explain(&self, trial: usize, end: &mut TrialEnd) {
-        let state = lock(&self.state);
-        if let TrialEnd::Ran { status: Status::Stopped, reason: reason @ None, .. } = end
-            && let Some(place) = self.places.get(trial)
-            && let Some(epochs) = state.out.get(place)
-        {
-            *reason = Some(state.why(self.halving, *place, *epochs));
-        }
     }
 }
 

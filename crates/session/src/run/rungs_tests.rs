@@ -50,10 +50,6 @@ fn trials_are_judged_in_one_order() {
     let again = rungs(&sweep);
     assert_eq!([again.judge(5, 1, Some(9.0)), again.judge(6, 1, Some(0.0))], [None, stopped(1, 5)]);
     assert_eq!(again.judge(4, 1, Some(0.2)), None);
-    let mut end = TrialEnd::Ran { status: Status::Stopped, folder: String::new(), reason: None };
-    again.explain(1, &mut end);
-    let TrialEnd::Ran { reason, .. } = end else { panic!("{end:?}") };
-    assert_eq!(reason, stopped(1, 2).map(|(_, why)| why));
 }
 
 /// Trials after a stopped one are judged although its row is gone, and lines that could not be read stay.

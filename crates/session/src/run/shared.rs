@@ -60,8 +60,7 @@ impl<P: Planned> Sweep<'_, '_, P> {
         let status = begun.as_ref().and_then(RunDir::status);
         let rows = LazyCell::new(|| rows(&self.folder));
         // The row in the table only matters after a failure.
-        let is_asked = matches!(status, Some(Status::Failed | Status::Diverged));
-        let row = || if is_asked { rows.get(&trial.index) } else { None };
+        let row = || if status == Some(Status::Failed) { rows.get(&trial.index) } else { None };
         if let Some(end) = self.end_elsewhere(trial.index, begun.as_ref(), row) {
             self.line.pauses(trial.index, true);
             let exit = self.take(trial.index, &end);
@@ -111,14 +110,10 @@ impl<P: Planned> Sweep<'_, '_, P> {
             Some(Status::Interrupted | Status::Waiting) => self.is_cut(),
             Some(Status::Failed) | None => false,
         };
-        let mut end = match folder.filter(|_| is_there) {
-            Some(folder) if status == Some(Status::Diverged) => end_in(folder, row()),
-            Some(folder) => end_in(folder, None),
+        let end = match folder.filter(|_| is_there) {
+            Some(folder) => end_in(folder),
             None => row().filter(|row| row.is_failure())?.end(),
         };
-        if let (Some(rungs), Some(end)) = (&self.rungs, &mut end) {
-            rungs.explain(index, end);
-        }
         if let (Some(TrialEnd::Ran { status, .. }), Some(folder)) = (&end, folder) {
             self.learn_from(index, folder, *status);
         }

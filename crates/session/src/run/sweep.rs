@@ -18,7 +18,7 @@ use super::{
     planned::{Planned, Role},
     points::Points,
     prepare::{Prepared, first_run},
-    rungs::{Reached, Rungs},
+    rungs::{Rungs, reached_in},
     session::{Session, named},
     sweep_progress::{Ending, Phase, Progress, Stopped, is_failure},
 };
@@ -145,15 +145,15 @@ impl<P: Planned> Sweep<'_, '_, P> {
         let value = folder.figure("best_value").and_then(|figure| figure.parse().ok());
         let best = planned.and_then(P::monitor).zip(value);
         let halving = self.session.experiment.stop;
-        let reached = halving.map(|halving| Reached::in_folder(folder, halving.metric)).unwrap_or_default();
+        let reached = halving.and_then(|halving| reached_in(folder, halving.metric));
         self.learn(index, status, best, reached);
     }
 
     /// Keeps the best value of a trial, for the line with the best setting, and what a sampler learns from it: the value that
     /// the sweep is judged by.
-    pub fn learn(&self, index: usize, status: Status, best: Option<(Monitor, f64)>, reached: Reached) {
+    pub fn learn(&self, index: usize, status: Status, best: Option<(Monitor, f64)>, reached: Option<f64>) {
         let value = match self.session.experiment.stop {
-            Some(halving) => reached.value.map(|value| (halving.metric, value)),
+            Some(halving) => reached.map(|value| (halving.metric, value)),
             None => best,
         };
         if matches!(status, Status::Finished | Status::Waiting | Status::Stopped) {

@@ -147,7 +147,7 @@ pub(super) fn ends(
             TrialEnd::Ran { status, .. } => !matches!(status, Status::Failed | Status::Interrupted),
             _ => false,
         };
-        let of_folder = begun.get(&index).and_then(|folder| end_in(folder, row)).filter(is_kept);
+        let of_folder = begun.get(&index).and_then(end_in).filter(is_kept);
         of_folder.or_else(|| row.filter(|row| joins && row.is_failure())?.end())
     };
     (0..trials).map(done).collect()
@@ -199,11 +199,12 @@ pub(super) fn gone(trial: usize) -> String {
     begins_again(trial, "its folder is gone", None)
 }
 
-/// How the trial of a folder ended, if known, with the reason from its row.
-pub(super) fn end_in(folder: &RunDir, row: Option<&Row>) -> Option<TrialEnd> {
-    let (status, folder) = (folder.status()?, folder.name());
-    let row = row.filter(|row| row.folder == folder && !row.reason.is_empty());
-    Some(TrialEnd::Ran { status, folder, reason: row.map(|row| row.reason.clone()) })
+/// How the trial of a folder ended, if known.
+pub(super) fn end_in(folder: &RunDir) -> Option<TrialEnd> {
+    let mut figures = folder.figures();
+    let (status, folder) = (RunDir::status_in(&figures)?, folder.name());
+    let reason = figures.remove("reason").filter(|reason| !reason.is_empty());
+    Some(TrialEnd::Ran { status, folder, reason })
 }
 
 /// A row of a `sweep.csv`.

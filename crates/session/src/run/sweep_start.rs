@@ -123,7 +123,7 @@ fn begin<'s, 'a, P: Planned>(
     let rungs = rungs_of(session, prepared, &folder, &claims);
     let drawn = draws::found(session, machine, &points);
     let Earlier { joins, mut begun, gone, damaged, ends } =
-        find_earlier(session, prepared, &drawn, (&folder, &claims, rungs.as_deref()))?;
+        find_earlier(session, prepared, &drawn, &folder, &claims)?;
     if let Some(extension) = &session.process.extension {
         extension.write(&folder, &format!("sweep-{}", experiment.hash8())).map_err(unrecorded)?;
     }
@@ -195,7 +195,7 @@ struct Earlier {
     /// Trials that had ended and whose folders somebody removed.
     gone: Vec<usize>,
     damaged: BTreeMap<usize, (RunDir, String)>,
-    /// How the trials ended that do not run again, with the reasons of those that were stopped.
+    /// How the trials ended that do not run again.
     ends: Vec<Option<TrialEnd>>,
 }
 
@@ -204,7 +204,8 @@ fn find_earlier<P: Planned>(
     session: &Session<'_, P>,
     prepared: &[Prepared<P>],
     drawn: &Drawn<P>,
-    (folder, claims, rungs): (&RunDir, &Claims, Option<&Rungs>),
+    folder: &RunDir,
+    claims: &Claims,
 ) -> Result<Earlier, Exit> {
     let (experiment, mut begun) = (session.experiment, folder.trials());
     if let Some(trial) = sweep_folder::on_other_data(&begun, &prepared[..experiment.known]) {
@@ -223,12 +224,7 @@ fn find_earlier<P: Planned>(
     let mut gone: Vec<usize> = ended.filter(is_gone).collect();
     gone.sort_unstable();
     let joins = !claims.is_first() || session.process.role == Role::RunsOneOfMany;
-    let mut ends = sweep_folder::ends(&rows, joins, &begun, experiment.trials.len());
-    for (trial, end) in ends.iter_mut().enumerate() {
-        if let (Some(rungs), Some(end)) = (rungs, end) {
-            rungs.explain(trial, end);
-        }
-    }
+    let ends = sweep_folder::ends(&rows, joins, &begun, experiment.trials.len());
     Ok(Earlier { joins, begun, gone, damaged, ends })
 }
 

@@ -5,7 +5,7 @@ use std::{io, sync::atomic::Ordering, time::Instant};
 use super::{
     exit::{Exit, print_error, print_stderr},
     planned::{ExecuteError, Planned, Role, Start},
-    rungs::Reached,
+    rungs::reached,
     sweep::{INTERRUPTED, Sweep, skipped},
     sweep_folder::{begins_again, gone},
     sweep_progress::{Phase, Stopped},
@@ -58,7 +58,7 @@ impl<P: Planned> Sweep<'_, '_, P> {
         };
         if let Ok(outcome) = &result {
             let metric = session.experiment.stop.map(|halving| halving.metric);
-            let reached = metric.map_or_else(Reached::default, |metric| Reached::new(outcome, metric));
+            let reached = metric.and_then(|metric| reached(outcome, metric));
             let best = outcome.best.as_ref().map(|best| (best.monitor, best.value));
             self.learn(trial.index, outcome.status, best, reached);
         }

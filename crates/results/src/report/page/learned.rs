@@ -15,7 +15,7 @@ use crate::report::{
     notes::notes,
     order::Question,
     ranking::{Candidate, Ranking},
-    run::{RUNNING, Run},
+    run::RUNNING,
     series::Series,
     watch::progress,
 };
@@ -133,7 +133,7 @@ impl Content<'_> {
             };
             html.prose("verdict", &words);
             if run.status == "diverged" {
-                html.prose("doubt", &divergence(run));
+                html.prose("doubt", &run.reason);
             }
             return;
         }
@@ -311,16 +311,4 @@ impl Content<'_> {
             });
         });
     }
-}
-
-/// Why a run diverged, and the way out.
-fn divergence(run: &Run) -> String {
-    if !run.reason.is_empty() {
-        return run.reason.clone();
-    }
-    let step = run.number("steps").map(|step| format!(" at step {}", units::count(step as u64)));
-    format!(
-        "The loss is not a finite number{}. Lower the learning rate, or clip the gradients by `trainer.gradient_clip_val`.",
-        step.unwrap_or_default()
-    )
 }
