@@ -95,20 +95,35 @@ pub(super) fn use_of(column: &ColumnProfile, rows: usize) -> Use {
         _ => {
             let more = if column.has_many() { " or more" } else { "" };
             let texts = units::count(distinct as u64);
-            format!("it has {texts}{more} different texts{}: too many for categories", example(column))
+            let group = if repeats(column, rows) {
+                "; if rows with equal ones belong together, name it `group`"
+            } else {
+                ""
+            };
+            format!("it has {texts}{more} different texts{}: too many for categories{group}", example(column))
         }
     })
 }
 
 /// A sentence on a feature that may be an identifier.
 pub(super) fn doubt(column: &ColumnProfile, purpose: &Use, rows: usize) -> Option<String> {
+    let name = column.name.escape_debug();
+    if !matches!(purpose, Use::Ignored(_)) && is_of_identity(&column.name, rows) && repeats(column, rows) {
+        return Some(format!(
+            "`{name}` may say which rows belong together; if it does, `group` in place of a feature keeps them in one part"
+        ));
+    }
     let is_doubtful = *purpose == Use::Number && column.is_nearly_unique && rows >= ROWS_TO_DOUBT;
     is_doubtful.then(|| {
-        let name = column.name.escape_debug();
         format!(
             "`{name}` may identify rows: nearly every row has another whole number; if it does, `ignore` leaves it out"
         )
     })
+}
+
+/// Whether a value stands in two rows or more, on average.
+fn repeats(column: &ColumnProfile, rows: usize) -> bool {
+    !column.has_many() && column.distinct() * 2 <= rows
 }
 
 /// Whether a name is one of an index or an identifier: `id`, `customer_id`, `CustomerID`, `Unnamed: 0`.

@@ -28,7 +28,8 @@ const ROWS_TO_FOLD: usize = 50;
 const MOST_NOTES: usize = 10;
 
 /// The text of a spec for the table at `data`, to be written to `file`; and sentences on the target, if none was named, on
-/// texts taken for missing values, on the columns that are left out, on those that may identify rows, and on repeated rows.
+/// texts taken for missing values, on the columns that are left out, on those that may identify rows or groups of rows, and on
+/// repeated rows.
 ///
 /// # Errors
 /// The table cannot be read, has no such target, or has no column that a model could learn from.
@@ -179,7 +180,7 @@ impl Draft<'_> {
             notes
         };
         let left_out = shortened(self.left_out(), "are left out: the draft has their names and the reasons");
-        let doubts = shortened(self.doubts(), "may identify rows: the draft has their names");
+        let doubts = shortened(self.doubts(), "may identify rows or groups: the draft has their names");
         target.into_iter().chain(missing).chain(left_out).chain(doubts).chain(self.repeats()).collect()
     }
 
@@ -204,7 +205,7 @@ impl Draft<'_> {
         self.uses.iter().filter_map(|(column, purpose)| reason(column, purpose)).collect()
     }
 
-    /// On features that may be identifiers.
+    /// On features that may be identifiers of rows or groups.
     fn doubts(&self) -> Vec<String> {
         let rows = self.profile.rows;
         self.uses.iter().filter_map(|(column, purpose)| doubt(column, purpose, rows)).collect()

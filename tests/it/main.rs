@@ -26,6 +26,7 @@ mod experiments;
 mod fuzz;
 mod gpu;
 mod json_events;
+mod groups;
 mod kernels;
 mod lab;
 mod language;

@@ -121,6 +121,8 @@ table! {
         pub features: PathBuf,
         /// An array [rows] or [rows, targets]; integers for classes.
         pub labels: PathBuf,
+        /// An array [rows] of integers: rows with the same one, such as those of a patient, stay in one part of a split or fold.
+        pub groups: Option<PathBuf> = None,
         /// Features to validate on.
         pub validation_features: Option<PathBuf> = None,
         /// Their labels.
@@ -168,6 +170,13 @@ impl Data {
         if t.has("split.validation") && self.folds.is_some() {
             let message = "`data.folds` says how many rows validate";
             t.refuse("split", &["folds"], message, "leave `validation` out of it");
+        }
+        if let Some(group) = self.source.group_key()
+            && self.split.as_ref().is_some_and(|split| split.stratify)
+        {
+            let message =
+                format!("`{group}` keeps rows together: classes cannot have their share of every part, too");
+            t.refuse("split", &[], message, "leave out `stratify`");
         }
         let by_folds = self.folds.is_some();
         if let Some(split) = self.split.as_mut().filter(|_| !by_folds) {
@@ -225,7 +234,17 @@ impl Source {
         }
     }
 
-    /// The files that rows are read from.
+    /// The key that says which rows stay together.
+    pub fn group_key(&self) -> Option<&'static str> {
+        match self {
+            Self::Csv(s) => s.group.as_ref().map(|_| "data.csv.group"),
+            Self::Parquet(s) => s.group.as_ref().map(|_| "data.parquet.group"),
+            Self::Npy(s) => s.groups.as_ref().map(|_| "data.npy.groups"),
+            Self::SyntheticRegression(_) | Self::Idx(_) => None,
+        }
+    }
+
+    /// The files that rows are read from; the groups of rows come last.
     pub fn files(&self) -> Vec<&Path> {
         let (needed, more) = match self {
             Self::SyntheticRegression(_) => return Vec::new(),
@@ -236,7 +255,9 @@ impl Source {
                 ([Some(&s.images), Some(&s.labels)], validation)
             }
             Self::Npy(s) => {
-                let validation = [s.validation_features.as_ref(), s.validation_labels.as_ref()];
+                // No spec has both.
+                let features = s.validation_features.as_ref().or(s.groups.as_ref());
+                let validation = [features, s.validation_labels.as_ref()];
                 ([Some(&s.features), Some(&s.labels)], validation)
             }
         };
@@ -255,7 +276,8 @@ impl Source {
                 ([Some(&mut s.images), Some(&mut s.labels)], validation)
             }
             Self::Npy(s) => {
-                let validation = [s.validation_features.as_mut(), s.validation_labels.as_mut()];
+                let features = s.validation_features.as_mut().or(s.groups.as_mut());
+                let validation = [features, s.validation_labels.as_mut()];
                 ([Some(&mut s.features), Some(&mut s.labels)], validation)
             }
         };
@@ -273,5 +295,6 @@ impl Idx {
 impl Npy {
     fn check(&mut self, t: &mut Fields<'_>) {
         check_validation(t, &["validation_features", "validation_labels"], &mut self.validation_fraction);
+        t.rule(Rule::Exclude("validation_features", "groups"));
     }
 }

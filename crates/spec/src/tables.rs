@@ -23,6 +23,8 @@ table! {
         pub categorical: Vec<String> = Vec::new() => columns,
         /// Columns to leave out.
         pub ignore: Vec<String> = Vec::new() => columns,
+        /// A column that is no feature: rows with the same cell in it, such as those of a patient, stay in one part of a split or fold.
+        pub group: Option<String> = None,
         /// What to do with missing cells: empty ones, and those of `missing_values`.
         pub missing: Missing = Missing::Error,
         /// Texts of missing cells, ASCII letters in either case (`["NA", "n/a", "NaN", "null"]`); an empty cell always is missing.
@@ -68,6 +70,8 @@ table! {
         pub categorical: Vec<String> = Vec::new() => columns,
         /// Columns to leave out.
         pub ignore: Vec<String> = Vec::new() => columns,
+        /// A column that is no feature: rows with the same cell in it, such as those of a patient, stay in one part of a split or fold.
+        pub group: Option<String> = None,
         /// What to do with missing cells: empty ones, and those of `missing_values`.
         pub missing: Missing = Missing::Error,
         /// Texts of missing cells, ASCII letters in either case (`["NA", "n/a", "NaN", "null"]`); nulls and NaN always are missing.
@@ -87,6 +91,7 @@ table! {
 impl Csv {
     fn check(&mut self, t: &mut Fields<'_>) {
         check_validation(t, &["validation_path"], &mut self.validation_fraction);
+        t.rule(Rule::Exclude("validation_path", "group"));
         self.check_columns(t);
     }
 
@@ -108,6 +113,12 @@ impl Csv {
                 let message = format!("the column `{column}` is named twice");
                 t.refuse_item("target", i, message, "name each target once");
             }
+        }
+        if let Some(column) = &self.group
+            && let Some(earlier) = uses.insert(column, "group")
+        {
+            let message = format!("the column `{column}` is already in `{earlier}`");
+            t.refuse("group", &[earlier], message, "a column has one use: name it once");
         }
         for (list, columns) in lists {
             for (i, column) in columns.iter().enumerate() {
@@ -136,6 +147,7 @@ impl Csv {
 impl Parquet {
     fn check(&mut self, t: &mut Fields<'_>) {
         check_validation(t, &["validation_path"], &mut self.validation_fraction);
+        t.rule(Rule::Exclude("validation_path", "group"));
         self.as_csv().check_columns(t);
     }
 
@@ -147,6 +159,7 @@ impl Parquet {
             features: self.features.clone(),
             categorical: self.categorical.clone(),
             ignore: self.ignore.clone(),
+            group: self.group.clone(),
             missing: self.missing,
             missing_values: self.missing_values.clone(),
             standardize: self.standardize,

@@ -85,6 +85,7 @@ fn csv_of(path: PathBuf, target: &str) -> Csv {
         features: None,
         categorical: Vec::new(),
         ignore: Vec::new(),
+        group: None,
         missing: Missing::Error,
         missing_values: None,
         standardize: false,
@@ -111,6 +112,7 @@ fn npy_of(features: PathBuf, labels: PathBuf) -> Npy {
     Npy {
         features,
         labels,
+        groups: None,
         validation_features: None,
         validation_labels: None,
         validation_fraction: Some(0.0),

@@ -31,6 +31,7 @@ fn as_parquet(csv: Csv) -> Parquet {
         features: csv.features,
         categorical: csv.categorical,
         ignore: csv.ignore,
+        group: csv.group,
         missing: csv.missing,
         missing_values: csv.missing_values,
         standardize: csv.standardize,

@@ -1,6 +1,7 @@
 //! A file that holds one array of numbers. Its header has been read and checked, its elements not yet.
 
 use std::{
+    collections::HashMap,
     fs::File,
     io::{self, BufReader, Cursor, Read},
     os::fd::AsFd,
@@ -180,10 +181,40 @@ impl<'a> ArrayFile<'a> {
     /// The labels and, for a classification, the number of classes. For validation rows `known` is that
     /// number, from the training rows.
     pub(super) fn labels(
-        mut self,
+        self,
         task: Task,
         known: Option<usize>,
     ) -> Result<(Vec<f32>, Option<usize>), Problem> {
+        let (path, width) = (self.path, self.width);
+        let exact = self.exact()?;
+        let classes = labels::check(&exact, width, task, known, &file::place(path))?;
+        Ok((exact.iter().map(|&label| label as f32).collect(), classes))
+    }
+
+    /// The groups of the rows, numbered from 0.
+    pub(super) fn groups(self) -> Result<Vec<u32>, Problem> {
+        let (path, shape) = (self.path, self.header.shape.clone());
+        if self.width != 1 {
+            let message = format!("groups of shape {shape:?}: expected one integer per row");
+            return Err(file::problem(path, message));
+        }
+        let exact = self.exact()?;
+        // f64 represents all integers up to 2^53 exactly.
+        let is_group = |value: f64| value.fract() == 0.0 && value.abs() <= 9_007_199_254_740_992.0;
+        if let Some(bad) = exact.iter().position(|&value| !is_group(value)) {
+            let message = format!("the group of row {bad} (counted from 0) is {}", exact[bad]);
+            return Err(file::problem(path, format!("{message}: expected an integer up to 2^53")));
+        }
+        let mut numbers = HashMap::new();
+        let mut number = |value: f64| {
+            let next = numbers.len() as u32;
+            *numbers.entry(value as i64).or_insert(next)
+        };
+        Ok(exact.into_iter().map(&mut number).collect())
+    }
+
+    /// All elements.
+    fn exact(mut self) -> Result<Vec<f64>, Problem> {
         let mut bytes = Vec::new();
         let reader = (&mut *self.elements).take(self.declared + 1);
         let found =
@@ -195,8 +226,7 @@ impl<'a> ArrayFile<'a> {
         }
         let mut exact = vec![0.0; self.rows * self.width];
         self.header.layout.decode_f64(&bytes, &mut exact);
-        let classes = labels::check(&exact, self.width, task, known, &file::place(self.path))?;
-        Ok((exact.iter().map(|&label| label as f32).collect(), classes))
+        Ok(exact)
     }
 
     /// The open file and its fingerprint, for rows that stay in it.

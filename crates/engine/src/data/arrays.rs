@@ -8,11 +8,12 @@ use serde::{Deserialize, Serialize};
 use super::{
     Dataset, Part, Store, Task,
     array_file::{ArrayFile, ReadHeader},
+    division::Division,
     file, memory,
     raw::Fault,
     rows::{Array, Rows},
     scale::Scale,
-    split::{Division, RowUse, Split},
+    split::{RowUse, Split},
 };
 use crate::spec::{Placement, Problem};
 
@@ -25,6 +26,8 @@ pub(super) struct Arrays<'a> {
     /// Features and labels.
     pub(super) train: [Named<'a>; 2],
     pub(super) validation: Option<[Named<'a>; 2]>,
+    /// Which rows stay together.
+    pub(super) groups: Option<Named<'a>>,
     /// Checks beyond the headers.
     pub(super) check: fn(&Pair<'_>, Task) -> Result<(), Problem>,
     /// Placement and memory limit in bytes; `None` for formats that may be gzipped, which are always read
@@ -83,7 +86,6 @@ impl Arrays<'_> {
             same_width(&pair.features, &train.features, "features")?;
             same_width(&pair.labels, &train.labels, "targets")?;
         }
-        let rows = train.features.rows;
         let bytes = train.bytes() + validation.as_ref().map_or(0, Pair::bytes);
         let stay = self.stays_in_file(bytes)?;
         if let Some(key) = self.standardize.filter(|_| stay) {
@@ -99,7 +101,8 @@ impl Arrays<'_> {
         let (features, targets) = (train.features.width, train.labels.width);
         let (labels, classes) = train.labels.labels(task, None)?;
         let codes = (task == Task::Classification).then(|| labels.iter().map(|&class| class as u32));
-        let split = Split::new(division, rows, codes)?;
+        let groups = self.groups.map(|file| self.grouped(file, &train.features)).transpose()?;
+        let split = Split::new(division, train.features.rows, codes, groups.as_deref())?;
         let (train_labels, rest_labels) = split.apply(labels, targets);
         let path = train.features.path;
         let (mut train, mut rest) = self.features(train.features, &split, stay)?;
@@ -121,7 +124,9 @@ impl Arrays<'_> {
             }
         };
         let train = part(split.train_rows(), train, train_labels);
-        let notes = split.note().into_iter().chain(notes).collect();
+        let grouped =
+            self.groups.and_then(|(_, path)| split.group_note(&path.file_name()?.to_string_lossy()));
+        let notes = split.note().into_iter().chain(grouped).chain(notes).collect();
         let apart = split.apart(0..=u32::MAX);
         let preprocessing = match self.standardize {
             Some(_) => serde_json::to_value(StoredArray { source: "npy".to_owned(), features: scales }),
@@ -145,13 +150,20 @@ impl Arrays<'_> {
         }
     }
 
+    /// The group of each row, numbered from 0.
+    fn grouped(&self, (key, path): Named<'_>, features: &ArrayFile<'_>) -> Result<Vec<u32>, Problem> {
+        let file = ArrayFile::open(path, key, self.read_header, self.placement.is_none())?;
+        same_rows(features, &file, "groups")?;
+        file.groups()
+    }
+
     /// Opens features and labels, which must have the same number of rows.
     fn pair<'a>(&self, files: [Named<'a>; 2], task: Task) -> Result<Pair<'a>, Problem> {
         let open =
             |(key, path): Named<'a>| ArrayFile::open(path, key, self.read_header, self.placement.is_none());
         let pair = Pair { features: open(files[0])?, labels: open(files[1])? };
         (self.check)(&pair, task)?;
-        same_rows(&pair.features, &pair.labels)?;
+        same_rows(&pair.features, &pair.labels, "labels")?;
         Ok(pair)
     }
 
@@ -244,13 +256,13 @@ impl Pair<'_> {
     }
 }
 
-/// Checks that there is a label for each row.
-pub(super) fn same_rows(features: &ArrayFile<'_>, labels: &ArrayFile<'_>) -> Result<(), Problem> {
+/// Checks that there is a label, or a group, for each row.
+pub(super) fn same_rows(features: &ArrayFile<'_>, labels: &ArrayFile<'_>, what: &str) -> Result<(), Problem> {
     if features.rows == labels.rows {
         return Ok(());
     }
     let message =
-        format!("{} labels, but `{}` has {} rows", labels.rows, features.path.display(), features.rows);
+        format!("{} {what}, but `{}` has {} rows", labels.rows, features.path.display(), features.rows);
     Err(file::problem(labels.path, message).hint("both files need the same number of rows"))
 }
 

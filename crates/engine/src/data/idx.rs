@@ -11,9 +11,9 @@ use super::{
     Dataset, Task,
     array_file::{Header, Refusal, refuse},
     arrays::{Arrays, Pair},
+    division::Division,
     file,
     raw::{self, Element, Endian, Layout},
-    split::Division,
 };
 use crate::spec::{Idx, Problem};
 
@@ -25,6 +25,7 @@ pub(super) fn open(spec: &Idx, task: Task, division: &Division) -> Result<Datase
         validation: validation.map(|(images, labels)| {
             [("data.idx.validation_images", images), ("data.idx.validation_labels", labels)]
         }),
+        groups: None,
         check,
         placement: None,
         scale: Some(spec.scale),

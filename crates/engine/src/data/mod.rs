@@ -9,6 +9,8 @@ mod arrays;
 mod classes;
 mod csv;
 mod digest;
+mod division;
+mod draws;
 mod file;
 mod fingerprint;
 mod idx;
@@ -27,7 +29,7 @@ mod weights;
 
 use std::{path::Path, sync::Arc};
 
-use self::split::Division;
+use self::division::Division;
 use crate::{
     plan::{DatasetInfo, TargetSpread},
     spec::{self, Problem, Source},

@@ -307,7 +307,7 @@ impl TrainedData {
 
     fn labels(&self, path: &Path, is_idx: bool, features: &ArrayFile<'_>) -> Result<Vec<f32>, Problem> {
         let labels = self.array(path, is_idx)?;
-        same_rows(features, &labels)?;
+        same_rows(features, &labels, "labels")?;
         if labels.width != self.targets {
             let (found, expected) = (labels.width, self.targets);
             let message = format!("rows of {found} targets: the model was trained on {expected}");

@@ -6,9 +6,9 @@
 use super::{
     Dataset, Task,
     arrays::{Arrays, Pair},
+    division::Division,
     file, npy_header,
     raw::Element,
-    split::Division,
 };
 use crate::spec::{Npy, Placement, Problem};
 
@@ -26,6 +26,7 @@ pub(super) fn open(
         validation: validation.map(|(features, labels)| {
             [("data.npy.validation_features", features), ("data.npy.validation_labels", labels)]
         }),
+        groups: spec.groups.as_deref().map(|path| ("data.npy.groups", path)),
         check,
         placement: Some((placement, memory_limit)),
         scale: None,

@@ -223,7 +223,7 @@ pub(super) fn fill(reader: &mut dyn Read, bytes: &mut [u8]) -> io::Result<usize>
 
 #[cfg(test)]
 mod tests {
-    use super::{super::split::Division, *};
+    use super::{super::division::Division, *};
 
     #[test]
     fn decodes_every_element() {
@@ -254,8 +254,8 @@ mod tests {
     fn reads_rows_across_blocks() {
         let (rows, width) = (40_000, 7);
         let bytes: Vec<u8> = (0..rows * width).map(|i| (i % 251) as u8).collect();
-        let split =
-            Split::new(&Division::of_fraction(1, 0.3), rows, None::<std::iter::Empty<u32>>).expect("a split");
+        let split = Split::new(&Division::of_fraction(1, 0.3), rows, None::<std::iter::Empty<u32>>, None)
+            .expect("a split");
         let layout = Layout { element: Element::U8, endian: Endian::Big };
         let read = read_split(&mut &bytes[..], layout, width, &split, false, |block| {
             block.iter_mut().for_each(|x| *x /= 2.0);
@@ -268,8 +268,8 @@ mod tests {
     #[test]
     fn what_memory_does_not_hold_is_all_of_it() {
         let layout = Layout { element: Element::U8, endian: Endian::Little };
-        let split =
-            Split::new(&Division::of_fraction(1, 0.2), 10, None::<std::iter::Empty<u32>>).expect("a split");
+        let split = Split::new(&Division::of_fraction(1, 0.2), 10, None::<std::iter::Empty<u32>>, None)
+            .expect("a split");
         for trusted in [true, false] {
             let width = if trusted { 1 << 58 } else { 3 };
             let read = read_split(&mut &[0; 30][..], layout, width, &split, trusted, |_| {});

@@ -1,18 +1,10 @@
 //! The seeded split into training rows, rows held out for validation or for a test, and rows that are left
 //! out.
 
-use std::{
-    collections::{BTreeMap, HashSet},
-    sync::Arc,
-};
+use std::{collections::HashSet, sync::Arc};
 
-use super::Held;
-use crate::{
-    host::prefer_huge_pages,
-    random::{self, Purpose},
-    spec::{self, Problem},
-    units,
-};
+use super::{Held, division::Division, draws::rounded};
+use crate::{host::prefer_huge_pages, spec::Problem, units};
 
 /// What a row is used for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,100 +15,6 @@ pub(super) enum RowUse {
     Unused,
 }
 
-/// How rows are to be divided.
-#[derive(Clone, Debug)]
-pub(super) struct Division {
-    seed: u64,
-    /// The seed that draws the test rows. It is not the run's seed, or one run would train on the test rows
-    /// of another.
-    test_seed: u64,
-    validation: f64,
-    test: f64,
-    /// The number of folds, and the one that validates.
-    folds: Option<[u32; 2]>,
-    pub(super) stratify: bool,
-    /// The key that error messages name.
-    key: &'static str,
-    held: Held,
-}
-
-impl Division {
-    /// As the spec defines it; `seed` is the run's seed.
-    pub(super) fn new(data: &spec::Data, seed: u64, held: Held) -> Self {
-        let split = data.split.as_ref();
-        let folds = data.folds.zip(data.fold).map(|(folds, fold)| [folds, fold]);
-        let (key, validation) = data.validation_fraction().unwrap_or(("data", 0.0));
-        let own_seed = split.and_then(|split| split.seed);
-        Self {
-            seed: own_seed.unwrap_or(seed),
-            test_seed: own_seed.unwrap_or(0),
-            validation,
-            test: split.map_or(0.0, |split| split.test),
-            folds,
-            stratify: split.is_some_and(|split| split.stratify),
-            key: if folds.is_some() { "data.folds" } else { key },
-            held,
-        }
-    }
-
-    /// A division that holds out a fraction for validation.
-    #[cfg(test)]
-    pub(super) fn of_fraction(seed: u64, validation: f64) -> Self {
-        let (test, folds, stratify, held) = (0.0, None, false, Held::Validation);
-        let key = "data.csv.validation_fraction";
-        Self { seed, test_seed: 0, validation, test, folds, stratify, key, held }
-    }
-}
-
-impl Division {
-    /// Whether parts are drawn without regard to classes.
-    pub(super) fn may_stratify(&self) -> bool {
-        !self.stratify && (self.folds.is_some() || self.validation > 0.0)
-    }
-
-    /// The problem, at the key that is responsible.
-    fn refused(&self, why: &str) -> Problem {
-        let hint = match self.folds {
-            Some(_) => "use fewer folds, or a smaller `data.split.test`",
-            None if self.test > 0.0 => "use smaller fractions",
-            None => "use a smaller fraction, or 0 for no validation",
-        };
-        Problem::at_key(self.key, why).hint(hint)
-    }
-}
-
-fn rounded(fraction: f64, rows: usize) -> usize {
-    (fraction * rows as f64).round() as usize
-}
-
-/// The number of rows from each class. Together they are the rounded fraction of all rows: what is left after
-/// rounding down goes to the classes with the largest remainders.
-fn shares(fraction: f64, sizes: &[usize]) -> Vec<usize> {
-    let exact: Vec<f64> = sizes.iter().map(|&size| fraction * size as f64).collect();
-    let mut shares: Vec<usize> = exact.iter().map(|share| share.floor() as usize).collect();
-    let left = rounded(fraction, sizes.iter().sum()).saturating_sub(shares.iter().sum());
-    let mut order: Vec<usize> = (0..sizes.len()).collect();
-    order.sort_by(|&a, &b| exact[b].fract().total_cmp(&exact[a].fract()).then(a.cmp(&b)));
-    order.into_iter().take(left).for_each(|class| shares[class] += 1);
-    shares
-}
-
-/// Takes `count` random rows out of `order`, or all if there are fewer; the others keep their order.
-fn draw(order: &mut Vec<u32>, count: usize, seed: u64, purpose: Purpose, stratum: u64) -> Vec<u32> {
-    let count = count.min(order.len());
-    // A partial Fisher-Yates shuffle draws without replacement.
-    let mut rng = random::fast_stream(seed, purpose, stratum);
-    let mut shuffled = order.clone();
-    for first in 0..count {
-        let chosen = first + random::below(&mut rng, (shuffled.len() - first) as u32) as usize;
-        shuffled.swap(first, chosen);
-    }
-    shuffled.truncate(count);
-    let taken: HashSet<u32> = shuffled.iter().copied().collect();
-    order.retain(|row| !taken.contains(row));
-    shuffled
-}
-
 /// A split of rows; all parts keep the file's order.
 #[derive(Debug)]
 pub(super) struct Split {
@@ -125,57 +23,39 @@ pub(super) struct Split {
     rows: usize,
     train_rows: usize,
     held_rows: usize,
+    /// The group of each row, where rows of a group are in one part.
+    groups: Option<Vec<u32>>,
 }
 
 impl Split {
     /// All rows are for training.
     pub(super) fn none(rows: usize) -> Self {
-        Self { uses: Vec::new(), rows, train_rows: rows, held_rows: 0 }
+        Self { uses: Vec::new(), rows, train_rows: rows, held_rows: 0, groups: None }
     }
 
-    /// Fractions are rounded to whole rows. If the division is stratified, each class contributes its share.
+    /// Fractions are rounded to whole rows. If the division is stratified, each class contributes its share. Rows of equal
+    /// `groups`, which are numbered from 0, are in one part.
     pub(super) fn new(
         division: &Division,
         rows: usize,
         classes: Option<impl Iterator<Item = u32>>,
+        groups: Option<&[u32]>,
     ) -> Result<Self, Problem> {
-        let Division { seed, test_seed, validation, test, folds, stratify, held, .. } = division;
-        if !stratify && folds.is_none() && rounded(*validation, rows) == 0 && *test == 0.0 {
+        let Division { validation, test, folds, stratify, held, group_key, .. } = division;
+        let is_divided = folds.is_some() || (group_key.is_some() && *validation > 0.0) || *test > 0.0;
+        if !stratify && !is_divided && rounded(*validation, rows) == 0 {
             return Ok(Self::none(rows));
         }
         let count = u32::try_from(rows).map_err(|_| division.refused("more rows than can be divided"))?;
-        let mut strata: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
-        match classes.filter(|_| *stratify) {
-            Some(classes) => {
-                (0..count).zip(classes).for_each(|(row, class)| strata.entry(class).or_default().push(row));
-            }
-            None if *stratify => {
-                let message = "there are no classes to stratify by";
-                return Err(Problem::at_key("data.split.stratify", message).hint("remove it"));
-            }
-            None => drop(strata.insert(0, (0..count).collect())),
-        }
-        let sizes: Vec<usize> = strata.values().map(Vec::len).collect();
-        let [validations, tests] = [validation, test].map(|fraction| shares(*fraction, &sizes));
-        if *test > 0.0 && tests.iter().sum::<usize>() == 0 {
-            let message = format!("`data.split.test` is {test}, which of {rows} rows is none");
-            return Err(Problem::at_key("data.split.test", message).hint("use a larger fraction, or none"));
-        }
         let mut uses = vec![RowUse::Train; rows];
         let as_held = |part: Held| if part == *held { RowUse::Held } else { RowUse::Unused };
-        let mut dealt = 0;
-        for (stratum, mut order) in strata.into_values().enumerate() {
-            for row in draw(&mut order, tests[stratum], *test_seed, Purpose::Test, stratum as u64) {
-                uses[row as usize] = as_held(Held::Test);
+        match groups {
+            Some(groups) => {
+                let parts = division.of_groups(groups)?;
+                let parts = groups.iter().map(|&group| parts[group as usize]);
+                uses.iter_mut().zip(parts).for_each(|(own, part)| *own = part.map_or(RowUse::Train, as_held));
             }
-            let drawn = if folds.is_some() { order.len() } else { validations[stratum] };
-            for row in draw(&mut order, drawn, *seed, Purpose::Split, stratum as u64) {
-                // Rows are dealt to the folds in turn, continuing from one class to the next.
-                if folds.is_none_or(|[folds, fold]| dealt % folds == fold) {
-                    uses[row as usize] = as_held(Held::Validation);
-                }
-                dealt = dealt.wrapping_add(1);
-            }
+            None => division.of_rows(count, classes, |row, part| uses[row as usize] = as_held(part))?,
         }
         let counted = |wanted| uses.iter().filter(|own| **own == wanted).count();
         let (train_rows, held_rows) = (counted(RowUse::Train), counted(RowUse::Held));
@@ -189,7 +69,7 @@ impl Split {
         if let Some([folds, fold]) = folds.filter(|_| *held == Held::Validation && held_rows == 0) {
             return Err(division.refused(&format!("fold {fold} of {folds} has none of {rows} rows")));
         }
-        Ok(Self { uses, rows, train_rows, held_rows })
+        Ok(Self { uses, rows, train_rows, held_rows, groups: groups.map(Into::into) })
     }
 
     /// The number of all rows.
@@ -201,6 +81,22 @@ impl Split {
     pub(super) fn note(&self) -> Option<String> {
         let rows = self.rows - self.train_rows - self.held_rows;
         (rows > 0).then(|| format!("{} set aside for a test", units::counted(rows as u64, "row")))
+    }
+
+    /// A sentence on the groups in each part; `name` is where they come from.
+    pub(super) fn group_note(&self, name: &str) -> Option<String> {
+        let groups = self.groups.as_ref()?;
+        let of = |part| {
+            let rows = groups.iter().zip(&self.uses).filter(|(_, own)| **own == part);
+            rows.map(|(group, _)| group).collect::<HashSet<_>>().len()
+        };
+        let [train, held, unused] = [RowUse::Train, RowUse::Held, RowUse::Unused].map(of);
+        let parts = [(train, "to train on"), (held, "to validate on"), (unused, "set aside for a test")];
+        let parts = parts.into_iter().filter(|(count, _)| *count > 0);
+        let parts: Vec<String> =
+            parts.map(|(count, what)| format!("{} {what}", units::count(count as u64))).collect();
+        let all = units::counted((train + held + unused) as u64, "group");
+        Some(format!("{all} of `{name}`: {}", parts.join(", ")))
     }
 
     pub(super) fn train_rows(&self) -> usize {
@@ -263,7 +159,7 @@ mod tests {
     const NO_CLASSES: Option<std::iter::Empty<u32>> = None;
 
     fn split(seed: u64, rows: usize, fraction: f64) -> Split {
-        let split = Split::new(&Division::of_fraction(seed, fraction), rows, NO_CLASSES);
+        let split = Split::new(&Division::of_fraction(seed, fraction), rows, NO_CLASSES, None);
         split.map_err(|problem| problem.message).expect("a split")
     }
 
@@ -293,7 +189,7 @@ mod tests {
     #[test]
     fn refuses_what_leaves_nothing() {
         let message =
-            |rows, division: &Division| Split::new(division, rows, NO_CLASSES).err().map(|p| p.message);
+            |rows, division: &Division| Split::new(division, rows, NO_CLASSES, None).err().map(|p| p.message);
         let fraction = |fraction| Division::of_fraction(0, fraction);
         assert_eq!(message(2, &fraction(0.9)).as_deref(), Some("`0.9` of 2 rows leaves no row to train on"));
         assert_eq!(message(0, &fraction(0.5)), None);
@@ -304,7 +200,7 @@ mod tests {
     }
 
     fn parts(division: &Division, classes: &[u32]) -> [Vec<usize>; 2] {
-        let split = Split::new(division, classes.len(), Some(classes.iter().copied()));
+        let split = Split::new(division, classes.len(), Some(classes.iter().copied()), None);
         let split = split.map_err(|problem| problem.message).expect("a split");
         [RowUse::Train, RowUse::Held].map(|part| split.rows_of(part).collect())
     }
@@ -332,12 +228,54 @@ mod tests {
         );
     }
 
-    /// Even if all classes are small, the number of rows matches the fraction.
+    /// The groups of rows in file order, of 1 to 9 rows each.
+    fn of_groups(division: &Division) -> [Vec<usize>; 2] {
+        let groups: Vec<u32> = (0..30).flat_map(|group| vec![group; 1 + group as usize % 9]).collect();
+        let split = Split::new(division, groups.len(), NO_CLASSES, Some(&groups));
+        let split = split.map_err(|problem| problem.message).expect("a split");
+        let parts = [RowUse::Train, RowUse::Held].map(|part| split.rows_of(part).collect::<Vec<_>>());
+        let own = parts.each_ref().map(|rows| rows.iter().map(|&row| groups[row]).collect::<HashSet<_>>());
+        assert!(own[0].is_disjoint(&own[1]));
+        parts
+    }
+
+    /// No group is in two parts. The test groups depend neither on the run's seed nor on which rows validate; 141 rows are
+    /// divided as their fractions say, within half of the largest group.
     #[test]
-    fn shares_of_small_classes_add_up() {
-        assert_eq!(shares(0.2, &[2; 100]).iter().sum::<usize>(), 40);
-        assert_eq!(shares(0.2, &[3; 100]).iter().sum::<usize>(), 60);
-        assert_eq!(shares(0.25, &[6, 4, 2]), [2, 1, 0]);
+    fn groups_stay_together() {
+        let validates = |seed, fraction| Division {
+            test: 0.2,
+            group_key: Some("data.csv.group"),
+            ..Division::of_fraction(seed, fraction)
+        };
+        let tests = |seed, fraction| Division { held: Held::Test, ..validates(seed, fraction) };
+        let [train, validation] = of_groups(&validates(5, 0.3));
+        let [same, test] = of_groups(&tests(5, 0.3));
+        assert_eq!((train.len() + validation.len() + test.len(), &train), (141, &same));
+        assert!(validation.len().abs_diff(42) <= 4 && test.len().abs_diff(28) <= 4);
+        assert_eq!(of_groups(&tests(6, 0.0))[1], test);
+        assert_ne!(of_groups(&validates(6, 0.3))[1], validation);
+        let fold = |fold| Division { folds: Some([4, fold]), ..validates(1, 0.0) };
+        let folds = [0, 1, 2, 3].map(|number| of_groups(&fold(number))[1].clone());
+        let rows = folds.each_ref().map(Vec::len);
+        assert!(rows.iter().max().unwrap() - rows.iter().min().unwrap() <= 2, "{rows:?}");
+        let mut seen = [folds.concat(), test].concat();
+        seen.sort_unstable();
+        assert!(seen.into_iter().eq(0..141));
+    }
+
+    #[test]
+    fn too_few_groups_are_refused() {
+        let message = |division: Division| {
+            let division = Division { group_key: Some("data.csv.group"), ..division };
+            let split = Split::new(&division, 6, NO_CLASSES, Some(&[0, 0, 0, 1, 1, 1]));
+            split.err().map(|problem| problem.message)
+        };
+        let test = Division { test: 0.3, ..Division::of_fraction(0, 0.3) };
+        assert_eq!(message(test).as_deref(), Some("2 groups for 3 parts: each needs one"));
+        let folds = Division { folds: Some([3, 0]), ..Division::of_fraction(0, 0.0) };
+        assert_eq!(message(folds).as_deref(), Some("3 folds of 2 groups: each needs one"));
+        assert_eq!(message(Division::of_fraction(0, 0.01)), None, "at least one group");
     }
 
     /// Each row that is not for the test validates in exactly one fold, and each fold has its share of each

@@ -10,7 +10,7 @@ use crate::{
     plan::MOST_RANKED,
     record::confusion_csv,
     report::run_digest,
-    spec::{Metric, Missing},
+    spec::{Metric, Missing, Source},
     train::Scores,
     units,
 };
@@ -61,7 +61,12 @@ fn evaluated(
         None => NewRows::from_part(trained.test_rows()?),
     };
     if let Some(Input::File(path)) = input {
-        let files = std::iter::once(path.as_path()).chain(labels);
+        // The groups of rows count as data of the run, not of new rows.
+        let groups = match &trained.spec.data.source {
+            Source::Npy(npy) => npy.groups.as_deref(),
+            _ => None,
+        };
+        let files = std::iter::once(path.as_path()).chain(labels).chain(groups);
         let digest = digest_of_files(&trained.spec.data.source, files);
         if digest.is_some() && digest == run_digest(&trained.folder) {
             warn("these rows include those that the run was trained on".to_owned());

@@ -23,6 +23,8 @@ pub(super) struct Columns {
     pub(super) targets: Vec<usize>,
     pub(super) numeric: Vec<usize>,
     pub(super) categorical: Vec<usize>,
+    /// The column that says which rows stay together.
+    pub(super) group: Option<usize>,
     /// Columns whose cells are kept as they are.
     pub(super) kept: Vec<usize>,
     /// Whether the rows are for a trained model, so messages must not suggest changing the spec.
@@ -44,15 +46,16 @@ impl Columns {
             search.check_duplicates(&spec.ignore);
         }
         let mut list = |names: &[String], key: &str| -> Vec<usize> {
-            let is_one = key == "target" && names.len() == 1;
+            let is_one = key == "group" || (key == "target" && names.len() == 1);
             let keyed =
-                |index| if is_one { "data.csv.target".to_owned() } else { format!("data.csv.{key}.{index}") };
+                |index| if is_one { format!("data.csv.{key}") } else { format!("data.csv.{key}.{index}") };
             let keys = (0..).map(keyed);
             names.iter().zip(keys).filter_map(|(name, key)| search.find(name, key)).collect()
         };
         let targets = list(&spec.target, "target");
         let categorical = list(&spec.categorical, "categorical");
         list(&spec.ignore, "ignore");
+        let group = list(spec.group.as_slice(), "group").first().copied();
         let numeric = match &spec.features {
             Some(features) => list(features, "features"),
             None => (0..names.len()).filter(|&column| search.used[column].is_none()).collect(),
@@ -65,7 +68,7 @@ impl Columns {
             problems.push(Problem::at_key("data.csv.target", message).hint(separator_hint(text, &names)));
         }
         if problems.is_empty() {
-            Ok(Self { names, targets, numeric, categorical, kept: Vec::new(), is_trained: false })
+            Ok(Self { names, targets, numeric, categorical, group, kept: Vec::new(), is_trained: false })
         } else {
             Err(problems)
         }
@@ -80,6 +83,7 @@ impl Columns {
             targets: (features.len()..features.len() + targets.len()).collect(),
             numeric: of_kind(ColumnKind::Numeric),
             categorical: of_kind(ColumnKind::Categorical),
+            group: None,
             kept: Vec::new(),
             is_trained: true,
         }
@@ -123,6 +127,7 @@ impl Columns {
                 targets,
                 numeric,
                 categorical,
+                group: None,
                 kept: Vec::new(),
                 is_trained: self.is_trained,
             }),
@@ -156,13 +161,17 @@ impl Columns {
 
     /// A column as it appears in a sentence.
     pub(super) fn described(&self, column: usize) -> String {
-        let target = if self.targets.contains(&column) { "the target " } else { "" };
-        format!("{target}column `{}`", self.name(column))
+        let role = match column {
+            _ if self.targets.contains(&column) => "the target ",
+            _ if self.group == Some(column) => "the group ",
+            _ => "",
+        };
+        format!("{role}column `{}`", self.name(column))
     }
 
     /// All columns that are read.
     pub(super) fn used(&self) -> impl Iterator<Item = usize> + '_ {
-        self.numeric.iter().chain(&self.categorical).chain(&self.targets).copied()
+        self.numeric.iter().chain(&self.categorical).chain(&self.targets).chain(&self.group).copied()
     }
 }
 

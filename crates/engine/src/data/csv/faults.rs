@@ -134,6 +134,9 @@ impl<'a> Faults<'a> {
         match kind {
             Kind::Missing if is_trained && is_target => at(format!("missing cell in {whose}"))
                 .hint("`evaluate` compares with the target: leave such rows out"),
+            Kind::Missing if self.columns.group == Some(column) => at(format!("missing cell in {whose}")).hint(
+                "`data.csv.missing = \"mean\"` and `\"drop\"` leave such rows out; a group is never filled",
+            ),
             Kind::Missing if is_trained => at(format!("missing cell in {whose}")).hint(MISSING_HINT),
             Kind::Missing if is_target => at(format!("missing cell in {whose}")).hint(
                 "`data.csv.missing = \"mean\"` and `\"drop\"` leave such rows out; a target is never filled",

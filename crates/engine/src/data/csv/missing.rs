@@ -32,11 +32,13 @@ impl MissingCells {
         Self { longest, numbers: numbers.collect(), words, rule }
     }
 
-    /// Whether a row is left out: with any missing cell, or where cells are filled, without a target.
+    /// Whether a row is left out: with any missing cell, or where cells are filled, without a target or a group.
     pub(super) fn drops<'a>(&self, columns: &Columns, cell: impl Fn(usize) -> &'a str) -> bool {
         match self.rule {
             Missing::Error => false,
-            Missing::Mean => columns.targets.iter().any(|&column| self.has(cell(column))),
+            Missing::Mean => {
+                columns.targets.iter().chain(&columns.group).any(|&column| self.has(cell(column)))
+            }
             Missing::Drop => columns.used().any(|column| self.has(cell(column))),
         }
     }

@@ -5,6 +5,7 @@
 //! - Numeric features come first, in the order of the spec or the file; then each categorical column,
 //!   one-hot. Only numeric features are standardized.
 //! - A missing target is an error, or its row is dropped, also where features are filled; it is never filled.
+//! - A column of groups only says which rows stay together in a split; a row without a group is treated like one without a target.
 //! - Classes are the sorted distinct integers or words of the target column.
 //! - Categories and classes are those of the training file; a validation file may not contain new ones.
 
@@ -35,10 +36,7 @@ use self::{
     target::TargetFit,
     text::Text,
 };
-use super::{
-    Dataset, Part, Task,
-    split::{Division, Split},
-};
+use super::{Dataset, Part, Task, division::Division, split::Split};
 use crate::{
     spec::{Csv, Location, Missing, Parquet, Problem},
     units,
@@ -61,7 +59,12 @@ pub(super) fn open_parquet(spec: &Parquet, task: Task, division: &Division) -> R
         let is_in = |names: &[String]| names.iter().any(|own| own == name);
         match &spec.features {
             None => !is_in(&spec.ignore),
-            Some(features) => is_in(features) || is_in(&spec.categorical) || is_in(&spec.target),
+            Some(features) => {
+                is_in(features)
+                    || is_in(&spec.categorical)
+                    || is_in(&spec.target)
+                    || is_in(spec.group.as_slice())
+            }
         }
     };
     let opened = open_with(&spec, task, division, |path, key| parquet::read(path, key, is_wanted));
@@ -99,14 +102,17 @@ fn open_with(
         Target::Classes(words) => Some(words.codes.iter().copied()),
         _ => None,
     };
-    let split = Split::new(division, table.rows, codes)?;
+    let groups = columns.group.map(|column| (columns.name(column), &table.group.codes[..]));
+    let split = Split::new(division, table.rows, codes, groups.as_ref().map(|(_, codes)| *codes))?;
     let features = FeatureFit::new(spec, &table, &split)?;
     let target = TargetFit::new(spec, &table, &split)?;
     let (train_x, rest_x) = split.apply(features.apply(&table, None)?, features.width());
     let targets = spec.target.len();
     let (train_y, rest_y) = split.apply(target.apply(&table)?, targets);
 
-    let notes = left_out(&columns).into_iter().chain(split.note()).chain(dropped(spec, &table, ""));
+    let grouped = groups.and_then(|(name, _)| split.group_note(&name));
+    let notes = left_out(&columns).into_iter().chain(split.note()).chain(grouped);
+    let notes = notes.chain(dropped(spec, &table, ""));
     let mut notes: Vec<String> = notes.chain(features.notes(&columns)).collect();
     let warnings = constant(&columns, &train_x, features.width());
     let preprocessing = serde_json::to_value(StoredCsv {
@@ -162,6 +168,10 @@ fn left_out(columns: &Columns) -> Option<String> {
 fn dropped(spec: &Csv, table: &Table<'_>, which: &str) -> Option<String> {
     let count = table.dropped.len();
     let rows = if count == 1 { "row" } else { "rows" };
-    let why = if spec.missing == Missing::Mean { "without a target" } else { "with missing cells" };
+    let why = match (spec.missing, &spec.group) {
+        (Missing::Mean, Some(_)) => "without a target or a group",
+        (Missing::Mean, None) => "without a target",
+        _ => "with missing cells",
+    };
     (count > 0).then(|| format!("dropped {count} {rows}{which} {why}"))
 }

@@ -116,7 +116,9 @@ impl CsvRows {
         (with_targets, options): (bool, &RowOptions),
         next_part: Box<dyn FnMut() -> Result<Option<Text>, Problem>>,
     ) -> Self {
-        let mut spec = model.spec.clone();
+        // Groups matter in training alone.
+        let mut spec = Csv { group: None, ..model.spec.clone() };
+        spec.ignore.extend(model.spec.group.clone());
         if !with_targets && spec.missing == Missing::Drop {
             spec.missing = Missing::Error;
         }
@@ -149,9 +151,7 @@ impl CsvRows {
             return match (&self.columns, self.rows) {
                 (None, _) => Err(empty(&self.spec, &self.path).into()),
                 // Nothing has no metrics, but predictions of no rows are none.
-                (_, 0) if self.with_targets => {
-                    Err(no_rows(&self.path, self.spec.missing, self.dropped).into())
-                }
+                (_, 0) if self.with_targets => Err(no_rows(&self.path, &self.spec, self.dropped).into()),
                 _ => Ok(None),
             };
         };

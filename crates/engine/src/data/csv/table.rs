@@ -18,13 +18,16 @@ pub(super) struct Table<'a> {
     pub(super) text: &'a Text,
     pub(super) columns: &'a Columns,
     pub(super) rows: usize,
-    /// Rows left out because of a missing cell, by their numbers in the file: with `missing = "mean"`, those without a target.
+    /// Rows left out because of a missing cell, by their numbers in the file: with `missing = "mean"`, those without a target or
+    /// a group.
     pub(super) dropped: Vec<u32>,
     /// One per numeric feature; NaN where a cell is missing.
     pub(super) numeric: Vec<Vec<f64>>,
     /// One per categorical feature.
     pub(super) categorical: Vec<Words>,
     pub(super) target: Target,
+    /// Which rows stay together; empty without a column of groups.
+    pub(super) group: Words,
     /// `[rows, kept]`: the cells of columns that are kept.
     pub(super) kept: Vec<String>,
 }
@@ -112,7 +115,7 @@ impl<'a> Table<'a> {
         if table.rows > 0 {
             return Ok(table);
         }
-        Err(no_rows(&text.path, spec.missing, table.dropped.len()).into())
+        Err(no_rows(&text.path, spec, table.dropped.len()).into())
     }
 
     /// Reads the rows of `text`, which is a part of a file and may have none.
@@ -134,6 +137,7 @@ impl<'a> Table<'a> {
                 Task::Regression => Target::Numbers(Vec::new()),
                 Task::Classification => Target::Classes(Words::default()),
             },
+            group: Words::default(),
             kept: Vec::new(),
         };
         let missing = MissingCells::new(spec);
@@ -216,6 +220,12 @@ impl<'a> Table<'a> {
                 faults.cell(start, column, Kind::Missing, cell);
             }
         }
+        if let Some(column) = columns.group {
+            match cell(column) {
+                cell if missing.has(cell) => faults.cell(start, column, Kind::Missing, cell),
+                cell => self.group.push(cell, start),
+            }
+        }
         for &target in &columns.targets {
             let cell = cell(target);
             // Targets are never filled: the model would learn made-up values.
@@ -236,12 +246,13 @@ impl<'a> Table<'a> {
 }
 
 /// The problem of a file without rows, or with nothing but rows that were dropped.
-pub(super) fn no_rows(path: &Path, rule: Missing, dropped: usize) -> Problem {
+pub(super) fn no_rows(path: &Path, spec: &Csv, dropped: usize) -> Problem {
     if dropped == 0 {
         return file::problem(path, "a header and no rows");
     }
-    if rule == Missing::Mean {
-        return file::problem(path, format!("all {dropped} rows lack the target"));
+    if spec.missing == Missing::Mean {
+        let what = if spec.group.is_some() { "the target or the group" } else { "the target" };
+        return file::problem(path, format!("all {dropped} rows lack {what}"));
     }
     file::problem(path, format!("all {dropped} rows have missing cells"))
         .hint("`data.csv.missing = \"mean\"` fills them, `data.csv.ignore` leaves columns out")

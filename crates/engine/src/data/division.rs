@@ -1,0 +1,169 @@
+//! Which rows are for validation and which for a test: drawn by seeds, as fractions or as a fold, by rows or by groups of rows.
+
+use std::collections::BTreeMap;
+
+use super::{
+    Held,
+    draws::{draw, folds_of_groups, nearest_groups, rounded, shares},
+};
+use crate::{
+    random::Purpose,
+    spec::{self, Problem},
+    units,
+};
+
+/// How rows are to be divided.
+#[derive(Clone, Debug)]
+pub(super) struct Division {
+    pub(super) seed: u64,
+    /// The seed that draws the test rows. It is not the run's seed, or one run would train on the test rows
+    /// of another.
+    pub(super) test_seed: u64,
+    pub(super) validation: f64,
+    pub(super) test: f64,
+    /// The number of folds, and the one that validates.
+    pub(super) folds: Option<[u32; 2]>,
+    pub(super) stratify: bool,
+    /// The key that says which rows stay together.
+    pub(super) group_key: Option<&'static str>,
+    /// The key that error messages name.
+    pub(super) key: &'static str,
+    pub(super) held: Held,
+}
+
+impl Division {
+    /// As the spec defines it; `seed` is the run's seed.
+    pub(super) fn new(data: &spec::Data, seed: u64, held: Held) -> Self {
+        let split = data.split.as_ref();
+        let folds = data.folds.zip(data.fold).map(|(folds, fold)| [folds, fold]);
+        let (key, validation) = data.validation_fraction().unwrap_or(("data", 0.0));
+        let own_seed = split.and_then(|split| split.seed);
+        Self {
+            seed: own_seed.unwrap_or(seed),
+            test_seed: own_seed.unwrap_or(0),
+            validation,
+            test: split.map_or(0.0, |split| split.test),
+            folds,
+            stratify: split.is_some_and(|split| split.stratify),
+            group_key: data.source.group_key(),
+            key: if folds.is_some() { "data.folds" } else { key },
+            held,
+        }
+    }
+
+    /// A division that holds out a fraction for validation.
+    #[cfg(test)]
+    pub(super) fn of_fraction(seed: u64, validation: f64) -> Self {
+        let (test, folds, stratify, held) = (0.0, None, false, Held::Validation);
+        let (group_key, key) = (None, "data.csv.validation_fraction");
+        Self { seed, test_seed: 0, validation, test, folds, stratify, group_key, key, held }
+    }
+}
+
+impl Division {
+    /// Whether parts are drawn without regard to classes.
+    pub(super) fn may_stratify(&self) -> bool {
+        !self.stratify && self.group_key.is_none() && (self.folds.is_some() || self.validation > 0.0)
+    }
+
+    /// The problem, at the key that is responsible.
+    pub(super) fn refused(&self, why: &str) -> Problem {
+        let hint = match self.folds {
+            Some(_) => "use fewer folds, or a smaller `data.split.test`",
+            None if self.test > 0.0 => "use smaller fractions",
+            None => "use a smaller fraction, or 0 for no validation",
+        };
+        Problem::at_key(self.key, why).hint(hint)
+    }
+
+    /// Calls `held` with every row that is not for training.
+    pub(super) fn of_rows(
+        &self,
+        rows: u32,
+        classes: Option<impl Iterator<Item = u32>>,
+        mut held: impl FnMut(u32, Held),
+    ) -> Result<(), Problem> {
+        let Self { validation, test, folds, .. } = *self;
+        let mut strata: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
+        match classes.filter(|_| self.stratify) {
+            Some(classes) => {
+                (0..rows).zip(classes).for_each(|(row, class)| strata.entry(class).or_default().push(row));
+            }
+            None if self.stratify => {
+                let message = "there are no classes to stratify by";
+                return Err(Problem::at_key("data.split.stratify", message).hint("remove it"));
+            }
+            None => drop(strata.insert(0, (0..rows).collect())),
+        }
+        let sizes: Vec<usize> = strata.values().map(Vec::len).collect();
+        let [validations, tests] = [validation, test].map(|fraction| shares(fraction, &sizes));
+        if test > 0.0 && tests.iter().sum::<usize>() == 0 {
+            let message = format!("`data.split.test` is {test}, which of {rows} rows is none");
+            return Err(Problem::at_key("data.split.test", message).hint("use a larger fraction, or none"));
+        }
+        let mut dealt = 0;
+        for (stratum, mut order) in strata.into_values().enumerate() {
+            for row in draw(&mut order, tests[stratum], self.test_seed, Purpose::Test, stratum as u64) {
+                held(row, Held::Test);
+            }
+            let drawn = if folds.is_some() { order.len() } else { validations[stratum] };
+            for row in draw(&mut order, drawn, self.seed, Purpose::Split, stratum as u64) {
+                // Rows are dealt to the folds in turn, continuing from one class to the next.
+                if folds.is_none_or(|[folds, fold]| dealt % folds == fold) {
+                    held(row, Held::Validation);
+                }
+                dealt = dealt.wrapping_add(1);
+            }
+        }
+        Ok(())
+    }
+
+    /// The part of each group; `None` for training.
+    pub(super) fn of_groups(&self, groups: &[u32]) -> Result<Vec<Option<Held>>, Problem> {
+        let mut sizes: Vec<usize> = Vec::new();
+        for &group in groups {
+            sizes.resize(sizes.len().max(group as usize + 1), 0);
+            sizes[group as usize] += 1;
+        }
+        let mut parts = vec![None; sizes.len()];
+        let mut left: Vec<u32> = (0..sizes.len() as u32).collect();
+        // The test groups must not depend on what validates, so one group is left here, too.
+        for (held, fraction) in [(Held::Test, self.test), (Held::Validation, self.validation)] {
+            if fraction == 0.0 {
+                continue;
+            }
+            let (seed, purpose) = match held {
+                Held::Test => (self.test_seed, Purpose::Test),
+                Held::Validation => (self.seed, Purpose::Split),
+            };
+            let count = left.len();
+            let order = draw(&mut left, count, seed, purpose, 0);
+            let taken = nearest_groups(&order, &sizes, rounded(fraction, groups.len()));
+            if taken.len() == count {
+                return Err(self.few_groups(sizes.len()));
+            }
+            taken.iter().for_each(|&group| parts[group as usize] = Some(held));
+            left = (0..).zip(&parts).filter(|(_, part)| part.is_none()).map(|(group, _)| group).collect();
+        }
+        if let Some([folds, fold]) = self.folds {
+            let count = left.len();
+            if count < folds as usize {
+                return Err(self.refused(&format!("{folds} folds of {count} groups: each needs one")));
+            }
+            let order = draw(&mut left, count, self.seed, Purpose::Split, 0);
+            for (group, own) in folds_of_groups(order, &sizes, folds) {
+                if own == fold {
+                    parts[group as usize] = Some(Held::Validation);
+                }
+            }
+        }
+        Ok(parts)
+    }
+
+    fn few_groups(&self, count: usize) -> Problem {
+        let parts = 1 + usize::from(self.test > 0.0) + usize::from(self.validation > 0.0);
+        let message = format!("{} for {parts} parts: each needs one", units::counted(count as u64, "group"));
+        let hint = "divide the rows into fewer parts, or group them by something with more values";
+        Problem::at_key(self.group_key.unwrap_or(self.key), message).hint(hint)
+    }
+}
