@@ -48,7 +48,7 @@ extern "C" __global__ void __launch_bounds__(512, 1) interpret(const Op* ops, in
     ops = records(ops, count, own_ops);
     for (int step = 0; step < steps; step++) {
         if (step % HYPER_AHEAD == 0 && table) {
-            int ahead = 4 * (steps - step < HYPER_AHEAD ? steps - step : HYPER_AHEAD);
+            int ahead = sizeof(Hyper) / 4 * (steps - step < HYPER_AHEAD ? steps - step : HYPER_AHEAD);
             for (int i = threadIdx.x; i < ahead; i += blockDim.x)
                 ((float*)hyper)[i] = ((const float*)(table + step))[i];
         }

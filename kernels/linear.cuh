@@ -40,7 +40,7 @@ struct LinearRing {
     static const int LANES = P::BATCH > 64 ? P::BATCH > 128 ? 32 : 16 : 8, OWN = (P::BATCH + LANES - 1) / LANES;
     static const int SLOTS = LANES * OWN, COLUMNS = P::INPUTS + 2;   // inputs, ones, targets
     float rows[2][COLUMNS][P::CHUNK * SLOTS];
-    Hyper hyper[2][P::CHUNK];
+    float4 hyper[2][P::CHUNK];   // all but `loss_scale`: there are no classes
     float2 size[2][P::CHUNK];   // rows, and their inverse
 };
 
@@ -56,7 +56,8 @@ struct LinearRows {
 #pragma unroll
         for (int d = 0; d < Ring::COLUMNS; d++)
             load<Ring::OWN, true>(x[d], &ring.rows[half][d][step * Ring::SLOTS + part * Ring::OWN]);
-        hyper = ring.hyper[half][step], size = ring.size[half][step];
+        float4 own = ring.hyper[half][step];
+        hyper = {own.x, own.y, own.z, own.w, 1.0f}, size = ring.size[half][step];
     }
 };
 
@@ -79,7 +80,8 @@ __device__ __forceinline__ void feed(LinearRing<P>& ring, int half, int first, i
         ring.rows[half][D + 1][slot] = inside ? run.data[1][row] : 0.0f;
     }
     if (thread < P::CHUNK && first + (int)thread < steps) {
-        ring.hyper[half][thread] = table[first + thread];
+        const Hyper& own = table[first + thread];
+        ring.hyper[half][thread] = {own.rate, own.first, own.correction, own.decay_factor};
         unsigned rows = calendar.of(first + thread).rows;
         ring.size[half][thread] = {(float)rows, 1.0f / rows};
     }

@@ -19,14 +19,23 @@ __device__ __forceinline__ Term term_of(int loss, float d) {
 // A NaN wins, so that it reaches the loss.
 __device__ __forceinline__ float larger(float a, float b) { return a != a ? a : b != b ? b : a < b ? b : a; }
 
-// Reads loss, rows, inputs (width), total_rows. Places: prediction, target, per_row, hits, gradient. `lanes`
+// The class of a row. If classes have weights, also by how much the row's loss is multiplied.
+__device__ __forceinline__ float label_of(const Op& op, const float* arena, const Run& run, u64 row, float& weight) {
+    const float* target = arena + op.at[1];
+    if (!(op.flags & FLAG_WEIGHTED)) return target[row];
+    weight = target[2 * row + 1] * (op.at[4] == NONE ? 1.0f : run.hyper[run.index].loss_scale);
+    return target[2 * row];
+}
+
+// Reads loss, flags, rows, inputs (width), total_rows. Places: prediction, target, per_row, hits, gradient. `lanes`
 // consecutive lanes own a row; lane l of them its outputs l, l + lanes, ... Whole warps stay in the loop.
+// With FLAG_WEIGHTED a target is a class and its weight.
 // Returns the sums over this thread's rows: of losses and of hits.
 struct LossSums {
     double loss, hits;
 };
 template <class S>
-__device__ __forceinline__ LossSums losses(const Op& op, float* arena, S s) {
+__device__ __forceinline__ LossSums losses(const Op& op, float* arena, const Run& run, S s) {
     LossSums own = {};
     int width = op.inputs, shift = share(0, s.threads, width), lanes = 1 << shift, part = s.thread & (lanes - 1);
     float *hits = place(arena, op.at[3]), *gradients = place(arena, op.at[4]);
@@ -48,7 +57,7 @@ __device__ __forceinline__ LossSums losses(const Op& op, float* arena, S s) {
             loss = group_sum(loss, lanes);
         } else {
             // An invalid label makes the loss NaN; it must not be used as an index.
-            float label = inside ? arena[op.at[1] + row] : 0.0f;
+            float weight = 1.0f, label = inside ? label_of(op, arena, run, row, weight) : 0.0f;
             bool known = label >= 0.0f && label < width;
             int correct = known ? (int)label : 0;
             float most = __uint_as_float(0xff800000u), total = 0.0f;
@@ -61,11 +70,11 @@ __device__ __forceinline__ LossSums losses(const Op& op, float* arena, S s) {
             }
             total = group_sum(total, lanes);
             earlier = group_sum(earlier, lanes);
-            float scale = 1.0f / op.total_rows;
+            float scale = weight / op.total_rows;
             for (int j = part; gradient && j < mine; j += lanes)
                 gradient[j] = (expf(p[j] - most) / total - (j == correct ? 1.0f : 0.0f)) * scale;
             if (inside) {
-                loss = logf(total) + most - p[correct];
+                loss = (logf(total) + most - p[correct]) * weight;
                 if (!known) loss = __uint_as_float(0x7fc00000u);
                 float hit = known && p[correct] == most && earlier == 0 ? 1.0f : 0.0f;
                 if (hits && part == 0) hits[row] = hit, own.hits += hit;
@@ -77,14 +86,14 @@ __device__ __forceinline__ LossSums losses(const Op& op, float* arena, S s) {
 }
 
 template <class S>
-__device__ __forceinline__ void loss_op(const Op& op, float* arena, const Run&, S s) {
-    losses(op, arena, s);
+__device__ __forceinline__ void loss_op(const Op& op, float* arena, const Run& run, S s) {
+    losses(op, arena, run, s);
 }
 
 // Also reads scale. Places: ..., cells for scale times the sum of losses and of hits, in double precision and in an order
 // that depends only on the launch.
 extern "C" __global__ void op_loss(Op op, float* arena, Run* run) {
-    LossSums own = losses(op, arena, Launch());
+    LossSums own = losses(op, arena, *run, Launch());
     double* partial = run->partial;
     for (int item = 0; item < 2; item++) {
         if (op.at[5 + item] == NONE) continue;

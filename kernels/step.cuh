@@ -73,7 +73,7 @@ struct Kept {
 // The loss and its gradient for rows of few outputs: LANES lanes share a row, and each keeps its outputs in registers.
 // Reads and writes what `loss_op` does, with CROSS_ENTROPY.
 template <int WIDTH, class S>
-__device__ __forceinline__ void cross_entropy_op(const Op& op, float* arena, S s) {
+__device__ __forceinline__ void cross_entropy_op(const Op& op, float* arena, const Run& at, S s) {
     const int LANES = WIDTH > 32 ? 8 : WIDTH > 4 ? 4 : 1, OWN = (WIDTH + LANES - 1) / LANES;
     float *hits = place(arena, op.at[3]), *gradients = place(arena, op.at[4]);
     int part = s.thread % LANES;
@@ -83,7 +83,8 @@ __device__ __forceinline__ void cross_entropy_op(const Op& op, float* arena, S s
         if (!inside) row = 0;   // takes part in shuffles
         const float* p = arena + op.at[0] + row * WIDTH;
         // An invalid label makes the loss NaN; it must not be used as an index.
-        float label = arena[op.at[1] + row], own[OWN], most = __uint_as_float(0xff800000u), total = 0.0f;
+        float weight = 1.0f, label = label_of(op, arena, at, row, weight);
+        float own[OWN], most = __uint_as_float(0xff800000u), total = 0.0f;
         bool known = label >= 0.0f && label < WIDTH;
         int correct = known ? (int)label : 0;
         float of_correct = p[correct];
@@ -105,14 +106,14 @@ __device__ __forceinline__ void cross_entropy_op(const Op& op, float* arena, S s
         total = group_sum(total, LANES);
         if (hits) earlier = group_sum(earlier, LANES);
         if (!inside) continue;
-        float scale = 1.0f / op.total_rows, each = quotient(scale, total);
+        float scale = weight / op.total_rows, each = quotient(scale, total);
 #pragma unroll
         for (int q = 0; q < OWN; q++) {
             int j = part + q * LANES;
             if (gradients && j < WIDTH) gradients[row * WIDTH + j] = own[q] * each - (j == correct ? scale : 0.0f);
         }
         if (part > 0) continue;
-        arena[op.at[2] + row] = known ? logf(total) + most - of_correct : __uint_as_float(0x7fc00000u);
+        arena[op.at[2] + row] = known ? (logf(total) + most - of_correct) * weight : __uint_as_float(0x7fc00000u);
         if (hits) hits[row] = known && of_correct == most && earlier == 0 ? 1.0f : 0.0f;
     }
 }

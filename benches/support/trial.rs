@@ -73,7 +73,7 @@ impl Ready {
         data::epoch_order(0, 1, self.dataset.train.rows as u32, &mut order);
         device.bind_order(&order.into())?;
         // A learning rate so small that the parameters stay the same, however long the bench runs.
-        let hyper = Hyper { rate: 1e-9, first: 0.1, correction: 1.0, decay_factor: 1.0 };
+        let hyper = Hyper { rate: 1e-9, first: 0.1, correction: 1.0, decay_factor: 1.0, loss_scale: 1.0 };
         let rows = self.dataset.train.rows;
         let steps = (rows / self.trial.programs.train.batch).min(layout.log_slots);
         let clock = Clock::new(Grain::Blocks);

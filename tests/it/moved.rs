@@ -194,9 +194,9 @@ fn the_prediction_is_that_of_a_sheet_of_paper() {
     assert_eq!(of("d2h", "log"), Some(30 * 2 * 4));
     assert_eq!(of("d2h", "validation"), Some(3 * 2 * 8));
     assert_eq!((of("h2d", "validation"), of("all_reduce", "gradients")), (None, None));
-    // 3 x 7 weights and 7 biases, then 7 weights and a bias; four constants per step.
+    // 3 x 7 weights and 7 biases, then 7 weights and a bias; five constants per step.
     assert_eq!((of("h2d", "parameters"), of("d2h", "parameters")), (Some(36 * 4), Some(36 * 4)));
-    assert_eq!(of("h2d", "constants"), Some(30 * 4 * 4));
+    assert_eq!(of("h2d", "constants"), Some(30 * 5 * 4));
     // Two devices sum the gradients and the loss, and compare a digest per epoch.
     let bytes = predicted(&place, &["devices.num_gpus=2"], virtual_gpus(3));
     let of = |kind: &str, purpose: &str| bytes.get(&(kind.to_owned(), purpose.to_owned())).copied();
@@ -315,6 +315,6 @@ fn what_is_not_timed_has_no_time() {
     let place = Sandbox::new(SPEC);
     let run = place.run(&["devices.num_gpus=1", "--virtual-gpus", "1"]).ended_by(0);
     let constants = run.table("transfers.csv").only("purpose", "constants");
-    assert_eq!(constants.column("bytes"), [(30 * 4 * 4).to_string()]);
+    assert_eq!(constants.column("bytes"), [(30 * 5 * 4).to_string()]);
     assert_eq!((constants.column("total_s"), constants.column("gb_per_s")), (vec![""], vec![""]));
 }

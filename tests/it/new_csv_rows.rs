@@ -103,10 +103,13 @@ fn rare_classes() {
     let text = drafted(&place, &["a.csv", "--target", "state"]);
     let split = "[data]\nbatch_size = 16\nsplit = { stratify = true }    # each class has its share of the rows to validate on\n\n";
     assert!(text.contains(split), "{text}");
-    let rare =
-        "warning: classes with fewer than 5 rows to train and validate on are hardly learned: `lost` (3)\n";
+    let few =
+        "warning: classes with fewer than 5 rows to train and validate on are hardly learned: `lost` (3)";
+    let rare = format!("{few}; `model.class_weights=balanced` lets each of their rows count for more\n");
     let checked = place.runner(&["check", "spec.toml", "-q"]);
-    assert_eq!((checked.code, checked.stderr.as_str()), (Some(0), rare));
+    assert_eq!((checked.code, checked.stderr), (Some(0), rare.clone()));
+    let weighted = place.runner(&["check", "spec.toml", "-q", "model.class_weights=balanced"]);
+    assert_eq!((weighted.code, weighted.stderr), (Some(0), format!("{few}\n")));
     let confusion = place.run(&["-q", "trainer.max_epochs=1"]).ended_by(0).text("confusion.csv");
     let rows = |line: &str| line.split(',').skip(1).map(|cell| cell.parse::<u64>().unwrap()).sum::<u64>();
     assert_eq!(confusion.lines().skip(1).map(rows).collect::<Vec<_>>(), [6, 1, 53]);
@@ -117,13 +120,14 @@ fn rare_classes() {
         .collect();
     let words = "warning: classes without a row to validate on: `lost`; `data.split.stratify=true` gives each part its share of a class with enough rows\n";
     assert!(lacking.iter().any(|told| *told == format!("{rare}{words}")), "{lacking:?}");
-    assert!(lacking.iter().any(|told| told == rare), "{lacking:?}");
+    assert!(lacking.contains(&rare), "{lacking:?}");
     // From a feature that says nothing of the class, only the most frequent one can be predicted.
     let rows: String = (0..300).map(|n| format!("{},{}\n", n % 2, class(n))).collect();
     fs::write(place.path().join("a.csv"), format!("a,state\n{rows}")).unwrap();
     drafted(&place, &["a.csv", "--target", "state"]);
     let ended = place.run(&["-q"]).ended;
-    let words = "warning: the model predicts `ok` for every row to validate on: 53 of 60 are `ok`\n";
+    let words = "warning: the model predicts `ok` for every row to validate on: 53 of 60 are `ok`; `model.class_weights=balanced` \
+                 lets rows of the others count for more\n";
     assert_eq!((ended.code, ended.stderr), (Some(0), format!("{rare}{words}")));
 }
 

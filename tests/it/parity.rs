@@ -103,6 +103,8 @@ cases! {
     adam: 1e-4;
     adam_constants: 1e-4;
     adamw: 1e-4;
+    class_weights: 1e-4;
+    class_weights_balanced: 1e-4;
     cross_entropy: 1e-4;
     gelu: 1e-4;
     huber: 1e-5;

@@ -77,7 +77,12 @@ def make_model(spec, features):
     return nn.Sequential(*layers)
 
 
-def make_loss(spec):
+def make_loss(spec, y):
+    """The loss; `y` are the targets of the training rows. A mean over a batch divides by the weights of its rows."""
+    if weights := spec["model"].get("class_weights"):
+        if weights == "balanced":
+            weights = len(y) / (y.max().item() + 1) / torch.bincount(y)
+        return nn.CrossEntropyLoss(weight=torch.as_tensor(weights, dtype=torch.float32))
     losses = {"mse": nn.MSELoss, "l1": nn.L1Loss, "huber": nn.HuberLoss, "cross_entropy": nn.CrossEntropyLoss}
     return losses[spec["model"].get("loss", "mse")]()
 
@@ -152,7 +157,7 @@ def make_case(folder):
     spec = tomllib.loads((folder / "spec.toml").read_text())
     x, y, validation = read_data(spec, folder)
     torch.manual_seed(SEED)
-    model, loss_of, batch = make_model(spec, x.shape[1]), make_loss(spec), spec["data"]["batch_size"]
+    model, loss_of, batch = make_model(spec, x.shape[1]), make_loss(spec, y), spec["data"]["batch_size"]
     save_file(model.state_dict(), folder / "init.safetensors")
     optimizer = make_optimizer(spec, model)
     epochs = spec["trainer"]["max_epochs"]
@@ -200,12 +205,12 @@ def load(run):
     """Loads the model file into PyTorch unchanged; loss and accuracy must equal those of the run's last
     validation."""
     spec = tomllib.loads((run / "spec.toml").read_text())
-    _, _, (x, y) = read_data(spec, run)
+    _, training, (x, y) = read_data(spec, run)
     model = make_model(spec, x.shape[1])
     model.load_state_dict(load_file(run / "model.safetensors"))
     with torch.no_grad():
         prediction = model.eval()(x)
-    ours = [make_loss(spec)(prediction, y).item(), accuracy(prediction, y).item()]
+    ours = [make_loss(spec, training)(prediction, y).item(), accuracy(prediction, y).item()]
     with open(run / "metrics.csv") as file:
         row = [row for row in csv.DictReader(file) if row["split"] == "validation"][-1]
     theirs = [float(row["loss"]), float(row["accuracy"])]

@@ -9,6 +9,7 @@
 //! ```
 
 mod checkpoint;
+mod class_weights;
 mod data;
 mod devices;
 mod diagnostic;
@@ -46,6 +47,7 @@ mod tree;
 mod typed;
 
 pub use checkpoint::{Checkpoint, Every};
+pub use class_weights::ClassWeights;
 pub use data::{Data, Idx, Npy, Placement, Source, SplitRule, SyntheticRegression};
 pub use devices::{
     DeviceName, Devices, EngineChoice, GpuCount, LrScaling, MOST_HOSTS, OnMissing, Precision, Request,
@@ -185,6 +187,10 @@ impl Spec {
                     t.report(&format!("{key}.target"), message, hint);
                 }
             }
+        }
+        if self.model.class_weights.is_some() && !loss.classifies() {
+            let message = format!("it needs classes, and the loss is `{loss}`");
+            t.report("model.class_weights", message, "set `model.loss = \"cross_entropy\"`, or remove it");
         }
         let named = |key| t.has(key) && t.is_sound(key);
         let early = ["trainer.early_stopping.metric"].into_iter().find(|key| named(key));

@@ -2,7 +2,10 @@
 
 use std::path::PathBuf;
 
-use super::reader::{Item, below_one, choices, non_negative, size, some, table, words};
+use super::{
+    class_weights::ClassWeights,
+    reader::{Item, below_one, choices, non_negative, size, some, table, words},
+};
 
 /// A longer list is taken for a mistake; planning it would take minutes.
 const MAX_LAYERS: usize = 10_000;
@@ -14,6 +17,8 @@ table! {
         pub layers: Vec<Layer> => |v| v.list(1..=MAX_LAYERS, Layer::read),
         /// What is minimized (mse; cross_entropy where the data source is idx).
         pub loss: Loss, else Loss::Mse,
+        /// Weights of the classes in `cross_entropy`, by class or in their order; `"balanced"`: rows / (classes * rows of the class).
+        pub class_weights: Option<ClassWeights> = None,
         /// Initial weights.
         pub init: Init = Init::Pytorch,
         /// What draws the initial weights; by default the seed of the run.

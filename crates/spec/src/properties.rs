@@ -3,7 +3,14 @@
 
 use std::path::Path;
 
-use proptest::{collection::vec, option, prelude::*, sample::select, strategy::Union, string::string_regex};
+use proptest::{
+    collection::{hash_map, vec},
+    option,
+    prelude::*,
+    sample::select,
+    strategy::Union,
+    string::string_regex,
+};
 use serde_json::{Map, Value as Json};
 
 use super::{load::load_text, reader::Read, *};
@@ -29,6 +36,12 @@ fn value(schema: &Json) -> BoxedStrategy<Json> {
         (_, Some(constant), ..) => Just(constant.clone()).boxed(),
         (_, _, Some(words), _) => select(words.as_array().cloned().unwrap_or_default()).boxed(),
         (.., Some(schemas)) => any_of(schemas),
+        (Some("object"), ..) if schema["additionalProperties"].is_object() => {
+            let inner = value(&schema["additionalProperties"]);
+            hash_map("[a-z ]{1,9}", inner, 1..4)
+                .prop_map(|all| Json::Object(all.into_iter().collect()))
+                .boxed()
+        }
         (Some("object"), ..) => table(schema),
         (Some("array"), ..) => {
             let least = bound("minItems").unwrap_or(0) as usize;
@@ -139,6 +152,7 @@ const RULES: [&str; 32] = [
     "synthetic rows are made for each part",
     "the folds are 0 to",
     "`data.folds` says how many rows validate",
+    "keeps rows together",
     "leave no row to train on",
     "is already in",
     "there must be at least one column",
@@ -152,7 +166,6 @@ const RULES: [&str; 32] = [
 ];
 
 proptest! {
-    "keeps rows together",
     #![proptest_config(ProptestConfig { cases: 600, max_global_rejects: 60_000, ..ProptestConfig::default() })]
     #[test]
     fn what_the_schema_accepts_is_read_and_reads_back_the_same(spec in value(&reader::describe(Spec::read).into())) {

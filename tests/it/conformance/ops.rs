@@ -11,7 +11,7 @@ use runner::{
     },
 };
 
-use super::{At, Bench, Numbers, TEAMS, bits, close, run, sums};
+use super::{At, Bench, Numbers, TEAMS, bits, close, programs::weight, run, sums};
 
 const ROWS: [usize; 5] = [1, 2, 31, 33, 257];
 const WIDTHS: [usize; 8] = [1, 2, 3, 10, 31, 33, 100, 257];
@@ -22,7 +22,8 @@ const ACTIVATIONS: [Activation; 4] =
 pub const BEFORE: usize = 3;
 pub const STEP: u64 = 7;
 pub const SLOT: usize = 2;
-pub const HYPER: Hyper = Hyper { rate: 0.05, first: 0.3, correction: 0.4, decay_factor: 0.99 };
+pub const HYPER: Hyper =
+    Hyper { rate: 0.05, first: 0.3, correction: 0.4, decay_factor: 0.99, loss_scale: 1.7 };
 
 /// A program of independent instructions.
 pub struct Suite {
@@ -164,16 +165,29 @@ impl Suite {
         let numbers = self.random(rows * width);
         let classes: Vec<f32> = (0..rows).map(|row| (row * 7 % width) as f32).collect();
         let classes = self.bench.holding(classes);
+        let pairs = (0..rows).map(|row| row * 7 % width).flat_map(|class| [class as f32, weight(class)]);
+        let pairs = self.bench.holding(pairs.collect());
         for (learn, total_rows) in [(true, rows), (true, 3 * rows + 1), (false, rows)] {
-            for kind in [LossKind::Mse, LossKind::L1, LossKind::Huber, LossKind::CrossEntropy] {
+            for (kind, weighted) in [
+                (LossKind::Mse, false),
+                (LossKind::L1, false),
+                (LossKind::Huber, false),
+                (LossKind::CrossEntropy, false),
+                (LossKind::CrossEntropy, true),
+            ] {
                 let per_row = self.random(rows);
                 let hits = kind.classifies().then(|| self.random(rows));
                 let gradient = learn.then(|| self.random(rows * width));
-                let target = if kind.classifies() { classes } else { numbers };
+                let target = match kind.classifies() {
+                    true if weighted => pairs,
+                    true => classes,
+                    false => numbers,
+                };
                 self.push(Loss {
                     kind,
                     prediction,
                     target,
+                    weighted,
                     per_row,
                     hits,
                     gradient,

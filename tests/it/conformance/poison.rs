@@ -35,7 +35,7 @@ fn first_bad_step(programs: &Programs, memory: Memory, values: Option<f32>) -> O
         executor.write(all, &vec![value; all.len]).unwrap();
     }
     let at = At { work: PassKind::Train, step: 0, position: 0, rows: 8 * ROWS, slot: 0 };
-    let hyper = [Hyper { rate: 0.01, first: 0.9, correction: 1.0, decay_factor: 1.0 }; 8];
+    let hyper = [Hyper { rate: 0.01, first: 0.9, correction: 1.0, decay_factor: 1.0, loss_scale: 1.0 }; 8];
     run(&mut executor, at, 8, &hyper)
 }
 

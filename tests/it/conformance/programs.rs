@@ -4,7 +4,8 @@ use runner::{
     device::PassKind,
     device::cpu::ThreadMode,
     program::{
-        Accumulator, Adam, Hyper, LossKind, Options, Programs, Rmsprop, Role, Sgd, Slice, UpdateRule, lower,
+        Accumulator, Adam, Hyper, LossKind, Op, Options, Programs, Rmsprop, Role, Sgd, Slice, UpdateRule,
+        lower,
     },
     spec::{Layer, Metric, Policy},
 };
@@ -33,7 +34,17 @@ pub fn lowered(
     policy: Policy,
     sizes: Sizes,
 ) -> Programs {
-    let Sizes { rows, batch, validation } = sizes;
+    lowered_to(layers, rule, clip, policy, (sizes, 1))
+}
+
+/// With two `targets`, classes have weights.
+pub fn lowered_to(
+    layers: &[Layer],
+    rule: UpdateRule,
+    clip: Option<f32>,
+    policy: Policy,
+    (Sizes { rows, batch, validation }, targets): (Sizes, usize),
+) -> Programs {
     let chunk = 32.min(validation);
     let all = [Metric::Loss, Metric::Accuracy, Metric::GradNorm, Metric::ParamNorm];
     lower(&Options {
@@ -48,16 +59,27 @@ pub fn lowered(
         validation: Some((chunk, remainder(validation, chunk))),
         ordered: true,
         fold_update: true,
-        ..Options::new(layers, LossKind::CrossEntropy, [FEATURES, 1], batch)
+        ..Options::new(layers, LossKind::CrossEntropy, [FEATURES, targets], batch)
     })
+}
+
+/// The weight of a class.
+pub fn weight(class: usize) -> f32 {
+    [0.3, 1.0, 7.5][class % 3]
 }
 
 pub fn bench(programs: &Programs, sizes: Sizes) -> Bench {
     let mut numbers = Numbers(17);
     let mut bench = Bench::new(Some(&programs.layout));
+    let mut ops = programs.train.instructions.iter().map(|instruction| &instruction.op);
+    let weighted = ops.any(|op| matches!(op, Op::Loss(loss) if loss.weighted));
     for (features, rows) in [(0, sizes.rows), (2, sizes.validation)] {
         bench.contents[features] = numbers.take(rows * FEATURES);
-        bench.contents[features + 1] = (0..rows).map(|row| (row * 3 % CLASSES) as f32).collect();
+        let classes = (0..rows).map(|row| row * 3 % CLASSES);
+        bench.contents[features + 1] = match weighted {
+            true => classes.flat_map(|class| [class as f32, weight(class)]).collect(),
+            false => classes.map(|class| class as f32).collect(),
+        };
     }
     bench.contents[4] = (0..sizes.rows).map(|i| (i * 2 % sizes.rows) as f32).collect();
     for parameter in &programs.layout.parameters {
@@ -81,7 +103,13 @@ pub fn follow(programs: &Programs, bench: &Bench, sizes: Sizes, label: &str) {
     let width = programs.layout.log_width;
     let steps = sizes.rows.div_ceil(sizes.batch);
     let hyper: Vec<Hyper> = (0..steps)
-        .map(|t| Hyper { rate: 0.05 / (t + 1) as f32, first: 0.2, correction: 0.9, decay_factor: 0.999 })
+        .map(|t| Hyper {
+            rate: 0.05 / (t + 1) as f32,
+            first: 0.2,
+            correction: 0.9,
+            decay_factor: 0.999,
+            loss_scale: 1.3,
+        })
         .collect();
 
     let mut memory = bench.memory();
@@ -183,6 +211,17 @@ fn steps_follow_the_reference_under_every_rule() {
     for rule in sgd.into_iter().chain(adaptive) {
         for clip in [None, Some(0.5)] {
             check(&mlp(), rule, clip, Policy::Buffered, sizes);
+        }
+    }
+}
+
+#[test]
+fn weighted_steps_follow_the_reference() {
+    for (rows, batch, validation) in [(1, 1, 1), (5, 2, 33), (167, 33, 71)] {
+        let sizes = Sizes { rows, batch, validation };
+        for (layers, rule) in [(vec![linear(CLASSES, true)], UpdateRule::PLAIN_SGD), (mlp(), adam(true))] {
+            let programs = lowered_to(&layers, rule, None, Policy::Buffered, (sizes, 2));
+            follow(&programs, &bench(&programs, sizes), sizes, &format!("weights, {layers:?}"));
         }
     }
 }

@@ -123,6 +123,16 @@ fn classes_with_accuracy_and_momentum() {
 }
 
 #[test]
+fn weights_of_classes() {
+    let weights = "model.class_weights=[0.2, 1, 3]";
+    every_engine(&classes(), &[weights]);
+    every_engine(
+        &classes(),
+        &[weights, "data.placement=streamed", "data.batch_size=7", "trainer.max_epochs=1"],
+    );
+}
+
+#[test]
 fn streamed_rows() {
     every_engine(&classes(), &["data.placement=streamed", "data.batch_size=7", "trainer.max_epochs=1"]);
 }

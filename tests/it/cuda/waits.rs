@@ -24,7 +24,7 @@ use crate::conformance::gradients::linear;
 
 /// How long the GPUs wait for each other: longer than a busy processor takes for the sums that connect them.
 const LIMIT: Duration = Duration::from_millis(300);
-const HYPER: Hyper = Hyper { rate: 0.1, first: 0.0, correction: 1.0, decay_factor: 1.0 };
+const HYPER: Hyper = Hyper { rate: 0.1, first: 0.0, correction: 1.0, decay_factor: 1.0, loss_scale: 1.0 };
 const ROWS: usize = 64;
 const BATCH: usize = 4;
 

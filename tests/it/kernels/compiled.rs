@@ -13,7 +13,7 @@ use super::{
     driver::{Driver, Order},
     machine::{Engine, Machine},
 };
-use crate::conformance::{Bench, Numbers, bits, close, gradients::linear};
+use crate::conformance::{Bench, Numbers, bits, close, gradients::linear, programs::weight};
 
 /// An experiment with full batches and one smaller batch.
 pub struct Job {
@@ -64,6 +64,9 @@ impl Job {
         let (mut numbers, rows) = (Numbers(31), self.batch * 3 * (STEPS + 1));
         bench.contents[0] = numbers.take(rows * self.features);
         bench.contents[1] = match self.loss.classifies() {
+            true if self.targets == 2 => {
+                (0..rows).map(|row| row * 3 % 10).flat_map(|class| [class as f32, weight(class)]).collect()
+            }
             true => (0..rows).map(|row| (row * 3 % 10) as f32).collect(),
             false => numbers.take(rows * self.targets),
         };
@@ -79,7 +82,13 @@ impl Job {
 }
 
 pub fn hyper() -> Vec<Hyper> {
-    let hyper = |t| Hyper { rate: 0.05 / (t + 1) as f32, first: 0.2, correction: 0.9, decay_factor: 1.0 };
+    let hyper = |t| Hyper {
+        rate: 0.05 / (t + 1) as f32,
+        first: 0.2,
+        correction: 0.9,
+        decay_factor: 1.0,
+        loss_scale: 1.2,
+    };
     (0..=STEPS).map(hyper).collect()
 }
 
@@ -139,9 +148,14 @@ pub fn check(driver: &Driver, engine: Engine, job: &Job, what: &str) {
 #[test]
 fn every_loss_at_odd_sizes_follows_the_reference() {
     let Some(driver) = Driver::get() else { return };
-    for (loss, targets) in
-        [(LossKind::Mse, 3), (LossKind::L1, 1), (LossKind::Huber, 5), (LossKind::CrossEntropy, 1)]
-    {
+    for (loss, targets) in [
+        (LossKind::Mse, 3),
+        (LossKind::L1, 1),
+        (LossKind::Huber, 5),
+        (LossKind::CrossEntropy, 1),
+        // A class and its weight.
+        (LossKind::CrossEntropy, 2),
+    ] {
         let outputs = if loss.classifies() { 10 } else { targets };
         for (features, hidden, batch, rule) in [
             (7, 9, 13, ADAM),
@@ -150,7 +164,7 @@ fn every_loss_at_odd_sizes_follows_the_reference() {
             (30, 50, 70, ADAM),
         ] {
             let layers = vec![linear(hidden, true), Layer::Tanh, linear(outputs, true)];
-            let what = format!("{loss:?} {features}-{hidden}-{outputs} of {batch}");
+            let what = format!("{loss:?} of {targets}, {features}-{hidden}-{outputs} of {batch}");
             check(driver, Engine::TensorBlock, &Job { layers, loss, features, targets, batch, rule }, &what);
         }
     }

@@ -72,6 +72,7 @@ fn wide_and_odd_products_follow_the_reference() {
                 rule: UpdateRule::PLAIN_SGD,
             },
         ),
+        ("weights of classes", Job { targets: 2, batch: 13, ..Job::digits() }),
         ("narrow", Job { features: 7, batch: 13, ..Job::digits() }),
         ("linear regression", Job::linear_regression()),
     ] {

@@ -12,7 +12,7 @@ use super::{
 use crate::conformance::{
     Bench, Numbers, bits, close,
     gradients::linear,
-    programs::{Sizes, adam, bench, lowered, mlp, rmsprop, sgd},
+    programs::{Sizes, adam, bench, lowered, lowered_to, mlp, rmsprop, sgd},
 };
 
 const ENGINES: [Engine; 5] = [
@@ -74,7 +74,13 @@ fn run(
 fn check(driver: &Driver, programs: &Programs, bench: &Bench, rows: usize, validation: usize, what: &str) {
     let steps = rows.div_ceil(programs.train.batch);
     let hyper: Vec<Hyper> = (0..steps)
-        .map(|t| Hyper { rate: 0.05 / (t + 1) as f32, first: 0.2, correction: 0.9, decay_factor: 0.999 })
+        .map(|t| Hyper {
+            rate: 0.05 / (t + 1) as f32,
+            first: 0.2,
+            correction: 0.9,
+            decay_factor: 0.999,
+            loss_scale: 1.3,
+        })
         .collect();
     let plan = plan(programs, rows, validation);
     let mut memory: Memory = bench.memory();
@@ -147,6 +153,8 @@ fn steps_follow_the_reference_under_every_rule() {
         let bench = bench(&programs, sizes);
         check(driver, &programs, &bench, sizes.rows, sizes.validation, &format!("{rule:?} {policy:?}"));
     }
+    let programs = lowered_to(&layers, adam(false), None, Policy::Buffered, (sizes, 2));
+    check(driver, &programs, &bench(&programs, sizes), sizes.rows, sizes.validation, "weights of classes");
 }
 
 #[test]

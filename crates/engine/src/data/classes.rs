@@ -1,6 +1,17 @@
-//! Warnings about classes that too few rows have.
+//! Classes: warnings about those that too few rows have, and their weights in the loss.
+
+use std::sync::Arc;
 
 use super::{Dataset, Part};
+use crate::{
+    spec::{ClassWeights, Problem},
+    units,
+};
+
+const KEY: &str = "model.class_weights";
+
+/// The way out for classes that few rows have, as long as they have no weights.
+const WEIGHTS: &str = "; `model.class_weights=balanced` lets each of their rows count for more";
 
 /// A class with fewer rows is hardly learned, or hardly validated.
 const FEWEST: usize = 5;
@@ -19,7 +30,7 @@ pub(super) fn warnings(dataset: &Dataset, may_stratify: bool) -> Vec<String> {
         format!("`{}` ({})", name(dataset, class), rows(class))
     });
     let rare = rare.map(|list| {
-        format!("classes with fewer than {FEWEST} rows to train and validate on are hardly learned: {list}")
+        format!("classes with fewer than {FEWEST} rows to train and validate on are hardly learned: {list}{WEIGHTS}")
     });
     let parts = [("train on", Some(&in_train)), ("validate on", in_validation.as_ref())];
     let absent = parts.into_iter().filter_map(|(purpose, counts)| {
@@ -33,6 +44,82 @@ pub(super) fn warnings(dataset: &Dataset, may_stratify: bool) -> Vec<String> {
         Some(format!("classes without a row to {purpose}: {list}{way}"))
     });
     rare.into_iter().chain(absent).collect()
+}
+
+impl Dataset {
+    /// Gives each class a weight, which then follows the class in every target. The weights are those of PyTorch's
+    /// `CrossEntropyLoss(weight=...)`.
+    ///
+    /// # Errors
+    /// A class without a weight, or a weight without a class.
+    pub fn add_class_weights(&mut self, wanted: &ClassWeights) -> Result<(), Problem> {
+        let Some(classes) = self.classes else { return Ok(()) };
+        let weights = weights(self, classes, wanted)?;
+        let all =
+            (0..classes).map(|class| format!("`{}` {}", name(self, class), units::number(weights[class])));
+        let shown: Vec<String> = all.take(SHOWN).collect();
+        let more = units::and_more(classes - shown.len());
+        self.notes.push(format!("class weights: {}{more}", shown.join(", ")));
+        let weighted =
+            |class: &f32| [*class, weights.get(*class as usize).map_or(1.0, |weight| *weight as f32)];
+        for part in std::iter::once(&mut self.train).chain(&mut self.validation) {
+            part.targets = Arc::new(part.targets.iter().flat_map(weighted).collect());
+        }
+        self.targets = 2;
+        for warning in Arc::make_mut(&mut self.warnings) {
+            warning.truncate(warning.strip_suffix(WEIGHTS).unwrap_or(warning).len());
+        }
+        Ok(())
+    }
+}
+
+impl Part {
+    /// The sum of the rows' weights; their number if classes have no weights.
+    pub fn weight(&self, targets: usize, classifies: bool) -> f64 {
+        match (targets, classifies) {
+            (2, true) => self.targets.iter().skip(1).step_by(2).map(|weight| f64::from(*weight)).sum(),
+            _ => self.rows as f64,
+        }
+    }
+}
+
+fn weights(dataset: &Dataset, classes: usize, wanted: &ClassWeights) -> Result<Vec<f64>, Problem> {
+    let named = |chosen: &mut dyn Iterator<Item = usize>| {
+        listed(chosen, |class| format!("`{}`", name(dataset, class)))
+    };
+    let known = || format!("the classes are {}", named(&mut (0..classes)).unwrap_or_default());
+    match wanted {
+        ClassWeights::Balanced => {
+            let counts = counts(&dataset.train, classes);
+            if let Some(list) = named(&mut (0..classes).filter(|class| counts[*class] == 0)) {
+                let message = format!(
+                    "`balanced` divides by the rows of each class to train on, and none are of {list}"
+                );
+                let hint = "write a number for each class, or hold out fewer rows";
+                return Err(Problem::at_key(KEY, message).hint(hint));
+            }
+            let all = counts.iter().sum::<usize>() as f64;
+            Ok(counts.into_iter().map(|count| all / (classes * count) as f64).collect())
+        }
+        ClassWeights::InOrder(weights) if weights.len() == classes => Ok(weights.clone()),
+        ClassWeights::InOrder(weights) => {
+            let message = format!("{} for {classes} classes", units::counted(weights.len() as u64, "weight"));
+            Err(Problem::at_key(KEY, message).hint(known()))
+        }
+        ClassWeights::ByClass(weights) => {
+            let of = |class: usize| weights.get(&name(dataset, class)).copied();
+            if let Some(list) = named(&mut (0..classes).filter(|class| of(*class).is_none())) {
+                return Err(
+                    Problem::at_key(KEY, format!("these classes have no weight: {list}")).hint(known())
+                );
+            }
+            let is_known = |label: &&String| (0..classes).any(|class| name(dataset, class) == **label);
+            if let Some(label) = weights.keys().find(|label| !is_known(label)) {
+                return Err(Problem::at_key(KEY, format!("`{label}` is no class of the data")).hint(known()));
+            }
+            Ok((0..classes).filter_map(of).collect())
+        }
+    }
 }
 
 fn counts(part: &Part, classes: usize) -> Vec<usize> {

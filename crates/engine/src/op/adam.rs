@@ -37,6 +37,7 @@ impl Adam {
             first: (1.0 - beta1) as f32,
             correction: (1.0 / (1.0 - beta2.powf(t)).sqrt()) as f32,
             decay_factor: decay_factor as f32,
+            loss_scale: 1.0,
         }
     }
 }

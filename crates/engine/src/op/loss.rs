@@ -5,6 +5,7 @@ use std::ops::Range;
 use super::{
     Access, Cost, Emitter, Encoder, FUNCTION, Kind, Op, Operation, PARTIALS, Record, Refused, Size, Slice,
     WorkSplit,
+    record::FLAG_WEIGHTED,
     reference::Memory,
     run::{Context, Slices},
     split::Split,
@@ -28,8 +29,11 @@ pub struct Loss {
     pub kind: LossKind,
     /// `[rows, width]`.
     pub prediction: Slice,
-    /// `[rows, width]`, or `[rows]` class indices.
+    /// `[rows, width]`, or `[rows]` class indices, or `[rows, 2]` class indices and their weights.
     pub target: Slice,
+    /// Whether classes have weights. Then `per_row` is the weighted loss, in training multiplied by the step's `loss_scale`, so
+    /// that its mean over rows is that of PyTorch's `CrossEntropyLoss(weight=...)`.
+    pub weighted: bool,
     /// `[rows]`.
     pub per_row: Slice,
     /// `[rows]`: 1 if the largest output is the label's, else 0; only for classes.
@@ -58,7 +62,14 @@ impl Operation for Loss {
 
     fn reference(&self, memory: &mut Memory) {
         let (p, t) = (memory.get(self.prediction), memory.get(self.target));
-        let (losses, right, d) = reference(self.kind, &p, &t, self.rows, self.total_rows, self.width);
+        let (mut losses, right, mut d) = reference(self.kind, &p, &t, self.rows, self.total_rows, self.width);
+        if self.weighted {
+            let scale = if self.gradient.is_some() { f64::from(memory.hyper.loss_scale) } else { 1.0 };
+            for (row, target) in t.chunks_exact(2).enumerate() {
+                losses[row] *= target[1] * scale;
+                d[row * self.width..(row + 1) * self.width].iter_mut().for_each(|d| *d *= target[1] * scale);
+            }
+        }
         memory.set(self.per_row, &losses);
         for (to, values) in [(self.hits, right), (self.gradient, d)] {
             if let Some(to) = to {
@@ -68,19 +79,23 @@ impl Operation for Loss {
     }
 
     fn split(&self, split: &mut Split<'_>) {
-        let Self { kind, prediction, target, per_row, hits, gradient, rows, total_rows, width } = *self;
+        let Self { kind, prediction, target, weighted, per_row, hits, gradient, rows, total_rows, width } =
+            *self;
         let target_width = target.len / rows.max(1);
         split.each(rows, |rows| {
             let hits = hits.map_or(Slice::default(), |h| h.part(rows.clone()));
             let gradient = gradient.map_or(Slice::default(), |g| g.rows(&rows, width));
             let reads = [prediction.rows(&rows, width), target.rows(&rows, target_width)];
-            (Job { kind, width, total_rows }, Access::new(reads, [per_row.part(rows), hits, gradient]))
+            (
+                Job { kind, width, total_rows, weighted },
+                Access::new(reads, [per_row.part(rows), hits, gradient]),
+            )
         });
     }
 
     fn of_rows(&self, rows: &Range<usize>) -> Option<Op> {
         let (wide, single) = (|of: Slice| of.rows(rows, self.width), |of: Slice| of.rows(rows, 1));
-        let target = self.target.rows(rows, if self.kind.classifies() { 1 } else { self.width });
+        let target = self.target.rows(rows, self.target.len / self.rows.max(1));
         let (prediction, gradient) = (wide(self.prediction), self.gradient.map(wide));
         let (per_row, hits) = (single(self.per_row), self.hits.map(single));
         let rows = rows.len();
@@ -92,6 +107,7 @@ impl Operation for Loss {
         Ok(Record {
             total_rows: e.int(self.total_rows)?,
             loss: self.kind as i32,
+            flags: if self.weighted { FLAG_WEIGHTED } else { 0 },
             at: e.optional(places)?,
             ..e.shaped(Kind::Loss, [self.rows, self.width, 0])?
         })
@@ -101,7 +117,7 @@ impl Operation for Loss {
         let in_registers = self.kind.classifies() && self.width <= REGISTER_WIDTH;
         match e.split {
             WorkSplit::Threads { blocks: 1 } if in_registers => {
-                format!("{} cross_entropy_op<{}>(op, own, s);", e.record_text(r), self.width)
+                format!("{} cross_entropy_op<{}>(op, own, at, s);", e.record_text(r), self.width)
             }
             _ => e.call(r),
         }
@@ -120,6 +136,7 @@ pub struct Job {
     kind: LossKind,
     width: usize,
     total_rows: usize,
+    weighted: bool,
 }
 
 impl Job {
@@ -127,12 +144,14 @@ impl Job {
     pub(super) fn run(
         &self,
         ([prediction, target, ..], [per_row, hits, gradient, _]): Slices<'_>,
-        _: &mut Context<'_>,
+        context: &mut Context<'_>,
     ) {
-        let Self { kind, width, total_rows } = *self;
+        let Self { kind, width, total_rows, weighted } = *self;
         let mut out = Out { per_row, hits, gradient };
         if kind.classifies() {
-            cross_entropy(prediction, target, width, total_rows as f32, &mut out);
+            let scale = if out.gradient.is_empty() { 1.0 } else { context.at.hyper.loss_scale };
+            let labels = Labels { target, scale: weighted.then_some(scale) };
+            cross_entropy(prediction, &labels, width, total_rows as f32, &mut out);
         } else {
             regression(kind, prediction, target, width, (total_rows * width) as f32, &mut out);
         }
@@ -158,7 +177,7 @@ fn reference(
         if kind == LossKind::CrossEntropy {
             let max = row.iter().copied().fold(f64::NEG_INFINITY, f64::max);
             let sum: f64 = row.iter().map(|v| (v - max).exp()).sum();
-            let class = t[r] as usize;
+            let class = t[r * (t.len() / rows)] as usize;
             losses[r] = sum.ln() + max - row[class];
             hits[r] = f64::from(row.iter().position(|v| *v == max) == Some(class));
             for j in 0..width {
@@ -236,16 +255,35 @@ fn pass(p: &[f32], t: &[f32], width: usize, out: &mut Out<'_>, f: impl Fn(f32) -
     }
 }
 
+/// The classes of rows, perhaps with weights.
+struct Labels<'a> {
+    /// `[rows]`, or with weights `[rows, 2]`.
+    target: &'a [f32],
+    /// With weights: what all of them are multiplied by.
+    scale: Option<f32>,
+}
+
+impl Labels<'_> {
+    /// The class of a row, and by how much its loss is multiplied.
+    #[inline(always)]
+    fn label(&self, row: usize) -> (usize, f32) {
+        match self.scale {
+            None => (self.target[row] as usize, 1.0),
+            Some(scale) => (self.target[2 * row] as usize, self.target[2 * row + 1] * scale),
+        }
+    }
+}
+
 /// Cross-entropy over class indices: log-sum-exp after subtracting the largest output. `rows` is that of the
 /// global batch.
-fn cross_entropy(prediction: &[f32], target: &[f32], width: usize, rows: f32, out: &mut Out<'_>) {
+fn cross_entropy(prediction: &[f32], labels: &Labels<'_>, width: usize, rows: f32, out: &mut Out<'_>) {
     vectorized(
         #[inline(always)]
         || {
             if out.gradient.is_empty() {
-                values(prediction, target, width, out);
+                values(prediction, labels, width, out);
             } else {
-                values_and_gradients(prediction, target, width, 1.0 / rows, out);
+                values_and_gradients(prediction, labels, width, 1.0 / rows, out);
             }
         },
     );
@@ -254,7 +292,13 @@ fn cross_entropy(prediction: &[f32], target: &[f32], width: usize, rows: f32, ou
 /// Works in three passes, so that all rows' exponentials are computed in one loop: a row is often narrower
 /// than a vector.
 #[inline(always)]
-fn values_and_gradients(prediction: &[f32], target: &[f32], width: usize, scale: f32, out: &mut Out<'_>) {
+fn values_and_gradients(
+    prediction: &[f32],
+    labels: &Labels<'_>,
+    width: usize,
+    scale: f32,
+    out: &mut Out<'_>,
+) {
     for (row, (p, g)) in prediction.chunks_exact(width).zip(out.gradient.chunks_exact_mut(width)).enumerate()
     {
         let max = largest(p);
@@ -264,27 +308,34 @@ fn values_and_gradients(prediction: &[f32], target: &[f32], width: usize, scale:
     out.gradient.iter_mut().for_each(|g| *g = exp(*g));
     for (row, (p, g)) in prediction.chunks_exact(width).zip(out.gradient.chunks_exact_mut(width)).enumerate()
     {
-        let (max, class) = (out.per_row[row], target[row] as usize);
-        let total: f32 = g.iter().sum();
+        let (max, (class, weight)) = (out.per_row[row], labels.label(row));
+        let (total, scale): (f32, f32) = (g.iter().sum(), scale * weight);
         let factor = scale / total;
         g.iter_mut().for_each(|g| *g *= factor);
         g[class] -= scale;
-        finish(row, p, class, max, total, out.per_row, out.hits);
+        finish(row, p, (class, weight), [max, total], out.per_row, out.hits);
     }
 }
 
 #[inline(always)]
-fn values(prediction: &[f32], target: &[f32], width: usize, out: &mut Out<'_>) {
-    for (row, (p, t)) in prediction.chunks_exact(width).zip(target).enumerate() {
+fn values(prediction: &[f32], labels: &Labels<'_>, width: usize, out: &mut Out<'_>) {
+    for (row, p) in prediction.chunks_exact(width).enumerate() {
         let max = largest(p);
         let total: f32 = p.iter().map(|v| exp(v - max)).sum();
-        finish(row, p, *t as usize, max, total, out.per_row, out.hits);
+        finish(row, p, labels.label(row), [max, total], out.per_row, out.hits);
     }
 }
 
 #[inline(always)]
-fn finish(row: usize, p: &[f32], class: usize, max: f32, total: f32, per_row: &mut [f32], hits: &mut [f32]) {
-    per_row[row] = total.ln() + max - p[class];
+fn finish(
+    row: usize,
+    p: &[f32],
+    (class, weight): (usize, f32),
+    [max, total]: [f32; 2],
+    per_row: &mut [f32],
+    hits: &mut [f32],
+) {
+    per_row[row] = (total.ln() + max - p[class]) * weight;
     if let Some(hit) = hits.get_mut(row) {
         // Ties go to the first, as in `torch.argmax`.
         *hit = if p[class] == max && !p[..class].contains(&max) { 1.0 } else { 0.0 };

@@ -22,7 +22,7 @@ impl Sgd {
     }
 
     pub(super) fn hyper(lr: f64, momentum: f64) -> Hyper {
-        Hyper { rate: lr as f32, first: momentum as f32, correction: 1.0, decay_factor: 1.0 }
+        Hyper { rate: lr as f32, first: momentum as f32, correction: 1.0, decay_factor: 1.0, loss_scale: 1.0 }
     }
 }
 

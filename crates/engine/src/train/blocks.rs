@@ -167,6 +167,9 @@ impl TrainLoop<'_> {
                 .max(1);
             let start = Instant::now();
             self.lr_scheduler.fill(self.at.step, steps.max(self.compared(left)), self.trial.steps_per_epoch);
+            if let Some(weights) = &mut self.batch_weights {
+                weights.fill(self.at.step, &mut self.lr_scheduler.hyper)?;
+            }
             let block = Block {
                 work: PassKind::Train,
                 step: self.at.step,

@@ -4,6 +4,7 @@
 //! an epoch, at `max_steps`, or after about 50 ms, so that a signal or `max_time` is noticed.
 
 mod auc;
+mod batch_weights;
 mod best;
 mod blocks;
 mod checkpoints;

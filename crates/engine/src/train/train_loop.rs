@@ -7,6 +7,7 @@ use std::{
 };
 
 use super::{
+    batch_weights::BatchWeights,
     checkpoints::Checkpoints,
     device_group::DeviceGroup,
     feed::{ChunkShape, Stream},
@@ -159,6 +160,8 @@ pub(super) struct TrainLoop<'a> {
     pub(super) clock: Clock,
     pub(super) outbox: Outbox<'a>,
     pub(super) lr_scheduler: LrScheduler,
+    /// With class weights.
+    pub(super) batch_weights: Option<BatchWeights>,
     pub(super) metric_buffer: MetricBuffer,
     pub(super) validated: Validated,
     pub(super) at: Position,
@@ -193,6 +196,7 @@ impl<'a> TrainLoop<'a> {
             stop,
             outbox: Outbox::new(emit),
             lr_scheduler: LrScheduler::new(&optimizer, &schedule),
+            batch_weights: BatchWeights::new(trial, &dataset.train.targets),
             metric_buffer: MetricBuffer::new(logging, &trial.programs.layout),
             validated: Validated::new(&trial.spec.trainer),
             at,

@@ -35,11 +35,13 @@ impl TrainLoop<'_> {
             return self.check();
         }
         let classifies = self.trial.spec.model.loss.classifies();
+        let part = self.dataset.validation.as_ref();
+        let weight = part.map_or(0.0, |part| part.weight(self.dataset.targets, classifies));
         let row = ValidationRow {
             step: self.at.step,
             epoch: self.at.epoch,
             rows: rows as u64,
-            loss: sums[0] / rows as f64,
+            loss: sums[0] / weight,
             accuracy: classifies.then(|| sums[1] / rows as f64),
             confusion: self.validated.scores.as_ref().map(Scores::confusion).unwrap_or_default(),
             scores: self.take_scores(),
@@ -79,7 +81,11 @@ impl TrainLoop<'_> {
             self.trial.ranks().map(|programs| programs.layout.prediction.unwrap_or_default()).collect();
         let predictions = self.group.read_rows(Purpose::Validation, first, rows.len())?;
         let targets = self.dataset.targets;
-        scores.add(&predictions, &part.targets[rows.start * targets..rows.end * targets]);
+        let own = &part.targets[rows.start * targets..rows.end * targets];
+        match self.trial.spec.model.class_weights {
+            Some(_) => scores.add(&predictions, &own.iter().step_by(targets).copied().collect::<Vec<_>>()),
+            None => scores.add(&predictions, own),
+        }
         Ok(())
     }
 

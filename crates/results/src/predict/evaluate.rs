@@ -103,7 +103,9 @@ fn evaluated(
     metrics.extend(of_predictions(&scores, &trained.data.target_names()));
     let is_scaled = trained.data.target_scales().iter().any(|scale| !scale.is_identity());
     let scaled = if is_scaled { " of the standardized target" } else { "" };
-    let loss = format!("{}{scaled}, as in training", trained.spec.model.loss.name());
+    let weighted = trained.spec.model.class_weights.is_some();
+    let how = if weighted { "without class weights" } else { "as in training" };
+    let loss = format!("{}{scaled}, {how}", trained.spec.model.loss.name());
     Ok(Evaluation { rows: count, loss, metrics, scores })
 }
 

@@ -31,8 +31,8 @@ const FEATURES: [&str; 6] = [
     "data.parquet.categorical",
 ];
 
-/// The key that says what is minimized.
-const LOSS: &str = "model.loss";
+/// The keys that say what is minimized.
+const LOSS: [&str; 2] = ["model.loss", "model.class_weights"];
 
 /// The name for the digest of the data in messages.
 const DATA: &str = "the data";
@@ -58,7 +58,7 @@ impl Tasks {
         // Most runs are alike in all that a task is made of.
         let differ: Vec<&str> = differences::keys(trainings().map(|(_, _, spec)| spec))
             .into_iter()
-            .filter(|key| *key == LOSS || key.starts_with("data."))
+            .filter(|key| is_one_of(key, &LOSS) || key.starts_with("data."))
             .collect();
         let alike = grouped(trainings().map(|(number, run, spec)| {
             let values: Vec<Option<&str>> = differ.iter().map(|key| spec.get(key)).collect();
@@ -134,11 +134,8 @@ pub(super) fn redrawn_share(run: &Run) -> Option<f64> {
 fn task(run: &Run, spec: &Leaves, digest_is_known: bool) -> Leaves {
     let drops = |key| spec.get(key).is_some_and(|how| how.contains("drop"));
     let drops_rows = drops("data.csv.missing") || drops("data.parquet.missing");
-    // A list has one leaf per item.
-    let is_one_of =
-        |key: &str, keys: &[&str]| keys.iter().any(|k| key == *k || key.starts_with(&format!("{k}.")));
     let decides = |(key, value): &(&str, &str)| {
-        *key == LOSS
+        is_one_of(key, &LOSS)
             || (key.starts_with("data.")
                 && !is_one_of(key, &HARMLESS)
                 && (drops_rows || !is_one_of(key, &FEATURES))
@@ -147,6 +144,11 @@ fn task(run: &Run, spec: &Leaves, digest_is_known: bool) -> Leaves {
     let keys = spec.iter().filter(decides);
     let task = keys.map(|(key, value)| (key.to_owned(), file_name(value).to_owned()));
     task.chain(digest(run, digest_is_known).map(|digest| (DATA.to_owned(), digest.to_owned()))).collect()
+}
+
+/// Whether a key is one of these, or within one: a list has one leaf per item.
+fn is_one_of(key: &str, keys: &[&str]) -> bool {
+    keys.iter().any(|k| key == *k || key.starts_with(&format!("{k}.")))
 }
 
 /// The digest by which a task is known. Synthetic rows are drawn anew for each seed, so their table in the spec identifies them

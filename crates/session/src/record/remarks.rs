@@ -27,7 +27,7 @@ pub fn remarks(trial: &Trial) -> Vec<String> {
 }
 
 /// A model that predicts one class for every validation row, though they have several.
-pub fn one_class(names: &[String], confusion: &Confusion) -> Option<String> {
+pub fn one_class(names: &[String], confusion: &Confusion, weighted: bool) -> Option<String> {
     let outputs = names.len() as u64;
     let (first, rows) =
         (confusion.first()?[0] % outputs, confusion.iter().map(|[_, count]| count).sum::<u64>());
@@ -38,7 +38,11 @@ pub fn one_class(names: &[String], confusion: &Confusion) -> Option<String> {
     let right = confusion.iter().find_map(is_right).unwrap_or(0);
     let name = &names[usize::try_from(first).ok()?];
     let [right, rows] = [right, rows].map(count);
-    Some(format!("the model predicts `{name}` for every row to validate on: {right} of {rows} are `{name}`"))
+    let way =
+        if weighted { "" } else { "; `model.class_weights=balanced` lets rows of the others count for more" };
+    Some(format!(
+        "the model predicts `{name}` for every row to validate on: {right} of {rows} are `{name}`{way}"
+    ))
 }
 
 /// Targets with a root mean square above this produce gradients too large for usual learning rates.

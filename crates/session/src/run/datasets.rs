@@ -9,7 +9,7 @@ use crate::{
     data::{self, Dataset, FileChange, FileFingerprint, Task},
     host,
     plan::{self, DatasetInfo, Machine},
-    spec::{self, Experiment, Placement, Problem, Source, Spec},
+    spec::{self, ClassWeights, Experiment, Placement, Problem, Source, Spec},
     units,
 };
 
@@ -29,8 +29,8 @@ const STREAMED_PART: f64 = 0.2;
 /// They stay in their file after all if they exceed this share of what is free when the trial begins.
 const FREE_PART: f64 = 0.25;
 
-/// What determines a data set: settings, task, seed, and whether it is for the chunks of GPUs.
-type Key = (spec::Data, Task, Option<u64>, bool);
+/// What determines a data set: settings, task, seed, whether it is for the chunks of GPUs, and weights of classes.
+type Key = (spec::Data, Task, Option<u64>, bool, Option<ClassWeights>);
 
 /// Opens data sets and caches the last few.
 pub struct Datasets {
@@ -75,10 +75,11 @@ impl Datasets {
         }
         self.fits(spec).map_err(|problem| vec![problem])?;
         self.evict();
-        let (data, task, _, for_gpus) = &key;
+        let (data, task, _, for_gpus, weights) = &key;
         let part = if data.placement == Placement::Resident { 1.0 } else { MEMORY_PART };
         let part_of_memory = |part: f64| (self.machine.memory_available as f64 * part) as u64;
         let mut dataset = data::open(data, *task, spec.seed, part_of_memory(part))?;
+        weights.as_ref().map_or(Ok(()), |weights| dataset.add_class_weights(weights))?;
         let is_small = || dataset.feature_bytes() <= part_of_memory(STREAMED_PART);
         dataset.is_read_at_start = *for_gpus && !dataset.train.in_memory() && is_small();
         self.keep(key, dataset)
@@ -97,7 +98,10 @@ impl Datasets {
         self.evict();
         let limit = (host::usable_memory() as f64 * FREE_PART) as u64;
         match data::open(&key.0, key.1, spec.seed, limit) {
-            Ok(read) if read.train.in_memory() => self.keep(key, read),
+            Ok(mut read) if read.train.in_memory() => {
+                key.4.as_ref().map_or(Ok(()), |weights| read.add_class_weights(weights))?;
+                self.keep(key, read)
+            }
             // A bad row is an error once a step needs it.
             Ok(_) | Err(_) => Ok(dataset),
         }
@@ -111,7 +115,7 @@ impl Datasets {
         // Runs share what does not follow their seeds.
         let seed = data::follow_seed(&spec.data).then_some(spec.seed);
         let for_gpus = rows.placement == Placement::Streamed && self.uses_gpus(spec);
-        (rows, task, seed, for_gpus)
+        (rows, task, seed, for_gpus, spec.model.class_weights.clone())
     }
 
     fn cached(&mut self, key: &Key) -> Result<Option<Arc<Dataset>>, Vec<Problem>> {

@@ -317,7 +317,9 @@ impl Planned for Trial {
         } else if let Some(values) = &values {
             let _ = compare_with_truth(self, &dataset, values, sender); // `execute` notices a closed recorder
         }
-        if let Some(words) = classes.and_then(|names| record::one_class(&names, &confusion)) {
+        if let Some(words) = classes
+            .and_then(|names| record::one_class(&names, &confusion, self.spec.model.class_weights.is_some()))
+        {
             let _ = sender.send(Event::Notice(Level::Warning, words));
         }
         Ok(outcome)

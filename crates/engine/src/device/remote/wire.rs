@@ -98,14 +98,14 @@ pub struct Failure {
 
 /// The values of steps' updates, as a flat list of numbers.
 pub fn of_hyper(hyper: &[Hyper]) -> Vec<f32> {
-    let each =
-        |Hyper { rate, first, correction, decay_factor }: &Hyper| [*rate, *first, *correction, *decay_factor];
+    let each = |h: &Hyper| [h.rate, h.first, h.correction, h.decay_factor, h.loss_scale];
     hyper.iter().flat_map(each).collect()
 }
 
 pub fn hyper(numbers: &[f32]) -> Vec<Hyper> {
-    let each = |n: &[f32]| Hyper { rate: n[0], first: n[1], correction: n[2], decay_factor: n[3] };
-    numbers.chunks_exact(4).map(each).collect()
+    let each =
+        |n: &[f32]| Hyper { rate: n[0], first: n[1], correction: n[2], decay_factor: n[3], loss_scale: n[4] };
+    numbers.chunks_exact(5).map(each).collect()
 }
 
 /// A frame: header, then the bytes that follow it.

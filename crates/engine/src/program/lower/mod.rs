@@ -23,7 +23,7 @@ pub struct Options<'a> {
     pub layers: &'a [Layer],
     pub loss: Loss,
     pub features: usize,
-    /// Width of a row of targets (1 for a class index).
+    /// Width of a row of targets: 1 for a class index, 2 for a class index and its weight.
     pub targets: usize,
     pub rule: UpdateRule,
     /// Largest gradient norm, if gradients are clipped.
