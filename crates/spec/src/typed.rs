@@ -22,9 +22,16 @@ pub(super) const FORMS: [&str; 7] = [
     "int(a, b)",
 ];
 
+/// As deep as values of TOML may nest; a text with more brackets around it is plain.
+const MOST_NESTED: usize = 80;
+
 /// Parses TOML, or takes the text as a plain string. Within brackets too, so that `[loss, lr]` needs no
 /// quotes.
 pub(super) fn value(piece: &str, span: Span) -> Result<Node, Box<Problem>> {
+    nested(piece, span, 0)
+}
+
+fn nested(piece: &str, span: Span, depth: usize) -> Result<Node, Box<Problem>> {
     let plain = || Node { span, value: Value::String(piece.to_owned()) };
     match tree::parse_value(piece, span)? {
         Some(Node { value: Value::Datetime(_), .. }) => return Ok(plain()),
@@ -34,9 +41,12 @@ pub(super) fn value(piece: &str, span: Span) -> Result<Node, Box<Problem>> {
     if let Some(number) = bare_number(piece) {
         return Ok(Node { span, value: Value::Float(number) });
     }
+    if depth == MOST_NESTED {
+        return Ok(plain());
+    }
     let start_of = |part: &str| span.start + (part.as_ptr() as usize - piece.as_ptr() as usize);
     if let Some(inner) = piece.strip_prefix('{').and_then(|rest| rest.strip_suffix('}')) {
-        return Ok(table(inner, Span { start: start_of(inner), end: span.end - 1, ..span })?
+        return Ok(table(inner, Span { start: start_of(inner), end: span.end - 1, ..span }, depth)?
             .map_or_else(plain, |table| Node { span, value: Value::Table(table) }));
     }
     let Some(inner) = piece.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) else {
@@ -48,14 +58,14 @@ pub(super) fn value(piece: &str, span: Span) -> Result<Node, Box<Problem>> {
     }
     let item = |item: &&str| {
         let start = start_of(item);
-        value(item, Span { start, end: start + item.len(), ..span })
+        nested(item, Span { start, end: start + item.len(), ..span }, depth + 1)
     };
     let items = items.iter().map(item).collect::<Result<_, _>>()?;
     Ok(Node { span, value: Value::Array(items) })
 }
 
 /// Parses what stands within the braces of a table; `None` if that is no table.
-fn table(inner: &str, span: Span) -> Result<Option<Table>, Box<Problem>> {
+fn table(inner: &str, span: Span, depth: usize) -> Result<Option<Table>, Box<Problem>> {
     let mut table = Table::default();
     let span_of = |part: &str| {
         let start = span.start + (part.as_ptr() as usize - inner.as_ptr() as usize);
@@ -69,7 +79,7 @@ fn table(inner: &str, span: Span) -> Result<Option<Table>, Box<Problem>> {
         if text.is_empty() || key::is_written(&table, name) {
             return Ok(None);
         }
-        key::set(&mut table, &key, value(text, span_of(text))?)?;
+        key::set(&mut table, &key, nested(text, span_of(text), depth + 1)?)?;
     }
     Ok(Some(table))
 }
@@ -139,5 +149,13 @@ mod tests {
         assert_eq!(split_at_commas("other(a, b)"), ["other(a", "b)"]);
         assert_eq!(split_at_commas(""), [""]);
         assert_eq!(split_at_commas("a,"), ["a", ""]);
+    }
+
+    #[test]
+    fn brackets_without_end_do_not_exhaust_the_stack() {
+        for [open, close] in [["[", "]"], ["{a=", "}"]] {
+            let deep = format!("{}x{}", open.repeat(20_000), close.repeat(20_000));
+            assert!(value(&deep, Span::new(1, 0..deep.len())).is_ok());
+        }
     }
 }
