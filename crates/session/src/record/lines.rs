@@ -8,11 +8,7 @@ use std::io::Write;
 /// by row.
 pub fn confusion_csv(names: &[String], counts: &[u64]) -> String {
     let mut lines = Lines::new();
-    lines.text("actual");
-    for name in names {
-        lines.text(name);
-    }
-    lines.end();
+    lines.text("actual").texts(names).end();
     for (name, counts) in names.iter().zip(counts.chunks_exact(names.len().max(1))) {
         lines.text(name);
         for count in counts {
@@ -64,6 +60,12 @@ impl Lines {
         } else {
             self.bytes.extend_from_slice(text.as_bytes());
         }
+        self
+    }
+
+    /// A text cell for each of them.
+    pub fn texts(&mut self, texts: impl IntoIterator<Item: AsRef<str>>) -> &mut Self {
+        texts.into_iter().for_each(|text| _ = self.text(text.as_ref()));
         self
     }
 

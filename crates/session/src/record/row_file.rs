@@ -34,12 +34,7 @@ impl RowFile {
     /// Creates the file, which must not exist, and writes its first lines at once, so that an unwritable disk
     /// is noticed before any work is done.
     pub fn create(path: &Path, head: &[u8]) -> Result<Self, RecordError> {
-        let file = OpenOptions::new()
-            .append(true)
-            .create_new(true)
-            .open(path)
-            .map_err(|e| RecordError::write(path, e))?;
-        let mut rows = Self { path: path.to_owned(), file, length: 0, lines: Lines::new() };
+        let mut rows = Self::open(path, OpenOptions::new().append(true).create_new(true))?;
         rows.append(head)?;
         Ok(rows)
     }
@@ -48,9 +43,7 @@ impl RowFile {
     /// have left. `None` if another process holds the lock.
     pub fn lock_and_append(path: &Path) -> Result<Option<Self>, RecordError> {
         check_regular(path).map_err(|e| RecordError::read(path, e))?;
-        let opened = OpenOptions::new().append(true).create(true).open(path);
-        let file = opened.map_err(|e| RecordError::write(path, e))?;
-        let mut rows = Self { path: path.to_owned(), file, length: 0, lines: Lines::new() };
+        let mut rows = Self::open(path, OpenOptions::new().append(true).create(true))?;
         if !rows.try_lock() {
             return Ok(None);
         }
@@ -62,11 +55,14 @@ impl RowFile {
     /// Opens an existing file and cuts it to `length` bytes.
     pub fn open_at(path: &Path, length: u64) -> Result<Self, RecordError> {
         check_regular(path).map_err(|e| RecordError::read(path, e))?;
-        let opened = OpenOptions::new().append(true).open(path);
-        let file = opened.map_err(|e| RecordError::write(path, e))?;
-        let mut rows = Self { path: path.to_owned(), file, length, lines: Lines::new() };
+        let mut rows = Self::open(path, OpenOptions::new().append(true))?;
         rows.cut(length)?;
         Ok(rows)
+    }
+
+    fn open(path: &Path, options: &OpenOptions) -> Result<Self, RecordError> {
+        let file = options.open(path).map_err(|e| RecordError::write(path, e))?;
+        Ok(Self { path: path.to_owned(), file, length: 0, lines: Lines::new() })
     }
 
     fn cut(&mut self, length: u64) -> Result<(), RecordError> {
@@ -95,10 +91,7 @@ impl RowFile {
         columns: impl IntoIterator<Item = &'a str>,
     ) -> Result<Self, RecordError> {
         let mut head = Lines::new();
-        for column in columns {
-            head.text(column);
-        }
-        head.end();
+        head.texts(columns).end();
         Self::create(path, head.bytes())
     }
 

@@ -36,7 +36,6 @@ const SHARE: u32 = 20;
 /// The reason shown for a planned trial whose values are not drawn yet.
 const LATER: &str = "drawn later from the results of earlier trials";
 
-/// How a trial ended.
 #[derive(Clone, Debug)]
 pub enum TrialEnd {
     /// It ran, and its folder holds a summary, unless it failed too early for one.
@@ -114,10 +113,7 @@ impl SweepTable {
             summary_columns().into_iter().filter(|c| !columns.contains(c)).collect();
         columns.extend(&summary_columns);
         let mut head = Lines::new();
-        for column in columns {
-            head.text(column);
-        }
-        head.end();
+        head.texts(columns).end();
         let is_first = claims.is_first();
         let mut table = Self {
             folder: sweep_folder.to_owned(),
@@ -196,15 +192,7 @@ impl SweepTable {
             _ => vec![String::new(); self.summary_columns.len()],
         };
         let mut line = Lines::new();
-        line.u64(trial as u64);
-        for value in values {
-            line.text(value);
-        }
-        line.text(status).text(folder).text(&reason);
-        for figure in &figures {
-            line.text(figure);
-        }
-        line.end();
+        line.u64(trial as u64).texts(values).text(status).text(folder).text(&reason).texts(&figures).end();
         Ok(line.bytes().to_vec())
     }
 

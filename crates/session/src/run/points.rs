@@ -90,17 +90,9 @@ impl<'e, S> Points<'e, S> {
         let Some(point) = self.experiment.draw(trial, &self.all, costs) else { return Ok(()) };
         let mut lines = Lines::new();
         if self.file.lines() == 0 {
-            lines.text("trial");
-            for axis in &self.experiment.axes {
-                lines.text(axis);
-            }
-            lines.end();
+            lines.text("trial").texts(&self.experiment.axes).end();
         }
-        lines.u64(trial as u64);
-        for cell in self.experiment.cells(&point) {
-            lines.text(&cell);
-        }
-        lines.end();
+        lines.u64(trial as u64).texts(self.experiment.cells(&point)).end();
         self.file.append(&String::from_utf8_lossy(lines.bytes()))?;
         self.all.insert(trial, point);
         self.new.push(trial);
