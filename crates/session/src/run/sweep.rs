@@ -64,7 +64,6 @@ pub const INTERRUPTED: &str = "the sweep was interrupted before it began";
 /// Searches for the best setting that take longer are not made after every trial.
 const LONG_SEARCH: Duration = Duration::from_millis(1);
 
-/// How a sweep ended.
 pub struct Ended {
     pub exit: Exit,
     /// Its folder, if one was made completely.
@@ -348,13 +347,8 @@ impl<P: Planned> Sweep<'_, '_, P> {
         skipped(&format!("{}{there}", problem.message.replace('`', "")))
     }
 
-    /// The values of a trial that vary in the sweep, under the short names of their keys.
-    pub fn short_axes(&self, trial: &TrialSpec<P::Spec>) -> Vec<(&str, String)> {
-        self.axes(trial).into_iter().map(|(_, key, value)| (key, value)).collect()
-    }
-
-    /// The same with the full names of the keys in front.
-    fn axes(&self, trial: &TrialSpec<P::Spec>) -> Vec<(&str, &str, String)> {
+    /// The values of a trial that vary in the sweep, under the full and the short names of their keys.
+    pub fn axes(&self, trial: &TrialSpec<P::Spec>) -> Vec<(&str, &str, String)> {
         let experiment = self.session.experiment;
         let values = experiment.values(trial).into_iter().zip(&self.values);
         let values = values.map(|(value, short)| short.get(&value).cloned().unwrap_or(value));
@@ -369,19 +363,8 @@ impl<P: Planned> Sweep<'_, '_, P> {
         varied.map(|(_, key, value)| format!("{key} {value}")).collect::<Vec<_>>().join(" ")
     }
 
-    /// The values of a trial as text, such as `lr 0.01 width 32`.
-    fn shown_axes(&self, trial: &TrialSpec<P::Spec>) -> String {
-        let values = self.short_axes(trial).into_iter().map(|(key, value)| format!("{key} {value}"));
-        values.collect::<Vec<_>>().join(" ")
-    }
-
-    pub fn of_sweep(&self, trial: &TrialSpec<P::Spec>) -> TrialOfSweep {
-        TrialOfSweep {
-            number: trial.index,
-            of: self.prepared.len(),
-            values: self.shown_axes(trial),
-            line: Arc::clone(&self.line),
-        }
+    pub fn of_sweep(&self, trial: usize) -> TrialOfSweep {
+        TrialOfSweep { number: trial, of: self.prepared.len(), line: Arc::clone(&self.line) }
     }
 }
 

@@ -111,7 +111,7 @@ impl<P: Planned> Sweep<'_, '_, P> {
             };
             name = folder.name();
             let facts = planned.facts(&mut ready);
-            let console = session.console(Some(self.of_sweep(trial)));
+            let console = session.console(Some(self.of_sweep(trial.index)));
             let judge = self.judge(trial.index);
             let ran = session.run_recorded(start, (planned, ready, facts), &folder, console, judge);
             if matches!(&ran, Ok(outcome) if outcome.status == Status::Waiting) {
@@ -130,8 +130,8 @@ impl<P: Planned> Sweep<'_, '_, P> {
     }
 
     fn new_folder(&self, trial: &TrialSpec<P::Spec>) -> Result<RunDir, RecordError> {
-        let axes = self.short_axes(trial);
-        self.folder.trial(trial.index, axes.iter().map(|(key, value)| (*key, value.as_str())))
+        let axes = self.axes(trial);
+        self.folder.trial(trial.index, axes.iter().map(|(_, key, value)| (*key, value.as_str())))
     }
 
     /// Counts a death of an earlier process in this trial. Fails if [`MOST_DEATHS`] processes died at the

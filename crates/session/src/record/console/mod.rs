@@ -84,8 +84,7 @@ pub struct TrialOfSweep {
     pub number: usize,
     /// Trials of the sweep.
     pub of: usize,
-    /// Its values, such as `lr 0.01 width 32`.
-    pub values: String,
+
     pub line: Arc<SweepLine>,
 }
 

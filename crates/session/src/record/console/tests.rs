@@ -31,7 +31,7 @@ impl Write for Broken {
 
 fn options(verbosity: Verbosity, trial: Option<usize>) -> ConsoleOptions {
     let line = Arc::new(SweepLine::new(60, BTreeSet::new(), 60.0, LineMode::Lines));
-    let trial = trial.map(|number| TrialOfSweep { number, of: 60, values: "lr 0.1".to_owned(), line });
+    let trial = trial.map(|number| TrialOfSweep { number, of: 60, line });
     ConsoleOptions {
         verbosity,
         json: false,
