@@ -137,7 +137,6 @@ fn memory(page: &mut Page, trial: &Trial, machine: &Machine) {
 pub(super) struct Page(String);
 
 impl Page {
-    /// A page with this title.
     pub(super) fn new(title: &str) -> Self {
         Self(format!("{title}\n\n"))
     }

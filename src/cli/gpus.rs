@@ -59,7 +59,6 @@ struct Library {
 pub struct GpuList {
     /// Number of GPUs that specs can name.
     count: usize,
-    /// Whether the GPUs are virtual.
     is_virtual: bool,
     /// Why no GPU can be used, if so.
     none: Option<String>,

@@ -60,7 +60,6 @@ pub struct Answer {
 }
 
 impl Answer {
-    /// A plain-text answer.
     pub fn plain(status: &'static str, text: &str) -> Self {
         Self { status, tag: None, text: text.into() }
     }

@@ -42,9 +42,6 @@ pub enum MeasuredOn {
 }
 
 /// Measures a step; `None` if it would take longer than [`LONGEST_STEP_S`].
-///
-/// # Errors
-/// The device cannot hold the trial.
 pub fn step(trial: &Trial, dataset: &Dataset) -> Result<Option<Measurement>, DeviceError> {
     // A device processes its share of a global batch; waiting for other devices is not measured.
     let batch = trial.programs.train.batch;

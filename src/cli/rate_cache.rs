@@ -28,7 +28,6 @@ pub const VERSION: &str = if cfg!(debug_assertions) {
 
 /// Everything that measured figures depend on.
 pub trait Key: Serialize + DeserializeOwned + PartialEq + Clone {
-    /// The figures.
     type Figures: Serialize + DeserializeOwned;
     /// Prefix of the file's name.
     const KIND: &str;
@@ -37,7 +36,6 @@ pub trait Key: Serialize + DeserializeOwned + PartialEq + Clone {
 /// A cached measurement.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Cached<F> {
-    /// The figures.
     pub figures: F,
     /// When it was measured: RFC 3339, UTC.
     pub measured: String,
@@ -53,12 +51,10 @@ struct File<K, F> {
     rates: F,
 }
 
-/// The file name for a key.
 pub fn file_name<K: Key>(key: &K) -> String {
     format!("{}-{}.toml", K::KIND, hex16(&toml::to_string(key).unwrap_or_default()))
 }
 
-/// The cached figures for a key, if any.
 pub fn read<K: Key>(folder: &Path, key: &K) -> Option<Cached<K::Figures>> {
     let text = fs::read_to_string(folder.join(file_name(key))).ok()?;
     let file: File<K, K::Figures> = toml::from_str(&text).ok()?;
@@ -67,9 +63,6 @@ pub fn read<K: Key>(folder: &Path, key: &K) -> Option<Cached<K::Figures>> {
 }
 
 /// Stores figures; returns the file's path.
-///
-/// # Errors
-/// The folder cannot be written.
 pub fn write<K: Key>(
     folder: &Path,
     key: &K,

@@ -22,9 +22,6 @@ pub const FOLDER: &str = "slurm";
 const PAUSES: [Duration; 3] = [Duration::from_millis(500), Duration::from_secs(3), Duration::from_secs(9)];
 
 /// Submits a script; returns the job's number, the cluster if there are several, and the remarks of `sbatch`.
-///
-/// # Errors
-/// `sbatch` does not exist, or refuses.
 pub fn submit(script: &str) -> Result<(String, Option<String>, String), SlurmError> {
     let (stdout, remarks) = command::run("sbatch", &["--parsable"], Some(script))?;
     // A site's wrapper may print lines of its own first.
@@ -41,9 +38,6 @@ pub fn submit(script: &str) -> Result<(String, Option<String>, String), SlurmErr
 }
 
 /// Requeues a task, which Slurm then ends.
-///
-/// # Errors
-/// `scontrol` does not exist, or refuses repeatedly.
 pub fn requeue(task: &str) -> Result<(), SlurmError> {
     let mut pauses = PAUSES.into_iter();
     loop {

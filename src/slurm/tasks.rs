@@ -62,9 +62,6 @@ fn with_cluster<'a>(cluster: Option<&'a str>, arguments: &[&'a str]) -> Vec<&'a 
 
 /// The tasks that Slurm still knows: waiting, running, or ended in the last few minutes. The second value
 /// lists other jobs that have the same number as one of these.
-///
-/// # Errors
-/// Slurm does not exist, or does not answer.
 pub fn tasks(jobs: &[Submission]) -> Result<(Vec<Task>, Vec<String>), SlurmError> {
     let (mut tasks, mut others) = (Vec::new(), Vec::new());
     for (cluster, own) in by_cluster(jobs) {
@@ -155,9 +152,6 @@ impl Accounting {
 }
 
 /// Cancels jobs: their tasks get SIGTERM. Slurm ignores jobs that have ended.
-///
-/// # Errors
-/// Slurm does not exist, or refuses.
 pub fn cancel(jobs: &[Submission]) -> Result<(), SlurmError> {
     for (cluster, own) in by_cluster(jobs) {
         let ids: Vec<&str> = own.iter().map(|job| job.job.as_str()).collect();

@@ -28,9 +28,6 @@ pub struct Evaluation {
 /// Evaluates all rows of `input`, or, if there is none, the rows that the run held out for a test. The labels
 /// of arrays are in a file of their own. If a file is named for it, the confusion matrix is written there.
 /// `warn` receives warnings about the rows.
-///
-/// # Errors
-/// A problem with the rows or with the file of the matrix.
 pub fn evaluate(
     trained: &Trained,
     (input, options): (Option<&Input>, &RowOptions),

@@ -71,9 +71,6 @@ impl Pass {
 
 /// Sends all rows through the model, chunk by chunk. Returns the number of rows, the sum of their losses and
 /// the number of correct predictions. `warn` receives warnings about the rows.
-///
-/// # Errors
-/// A problem with the rows, or an error returned by `take`.
 pub fn forward(
     trained: &Trained,
     rows: &mut NewRows<'_>,

@@ -48,9 +48,6 @@ const LAST: &str = "model.safetensors";
 
 impl Trained {
     /// Reads the only run that `path` names, or the best trial of the only sweep.
-    ///
-    /// # Errors
-    /// There is no run or more than one, or it has no model.
     pub fn open(path: &str, which: WhichWeights) -> Result<Self, PredictError> {
         let (folder, setting) = find_best_run(path)?;
         let spec = match spec::read(&folder.join("spec.toml"), &[])? {
@@ -114,9 +111,6 @@ impl Trained {
     }
 
     /// The run's validation rows; `None` if there are none.
-    ///
-    /// # Errors
-    /// The data cannot be read, or has changed since the run.
     pub fn validation_rows(&self) -> Result<Option<Part>, PredictError> {
         Ok(self.dataset(|data, task, seed| data::open(data, task, seed, u64::MAX))?.validation)
     }

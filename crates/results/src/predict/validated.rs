@@ -12,9 +12,6 @@ use crate::{
 const MOST: usize = 2000;
 
 /// Predicts the validation rows of the run; `None` if it had none.
-///
-/// # Errors
-/// The data cannot be read, or has changed since the run.
 pub fn predict_validation(trained: &Trained) -> Result<Option<Predicted>, PredictError> {
     let Some(rows) = trained.validation_rows()? else { return Ok(None) };
     let scales = trained.data.target_scales();

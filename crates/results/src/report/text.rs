@@ -21,9 +21,6 @@ use crate::{host::escape_line, units};
 impl Comparison {
     /// Times and costs, for a terminal of `width` columns: whether they can be compared, each run, repeats
     /// combined, the cost of logging, lab results, and noise.
-    ///
-    /// # Errors
-    /// The question names a column that no run has.
     pub fn times(&self, question: &Question, width: u16) -> Result<String, ReportError> {
         let builds = self.builds().map(|words| format!("{words}\n")).unwrap_or_default();
         let shown = self.shown_runs(question)?;

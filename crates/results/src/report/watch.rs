@@ -38,9 +38,6 @@ pub struct Moment {
 impl Moment {
     /// Reads the newest run or sweep that `path` names. `is_live` tells whether a process is at work in a
     /// folder.
-    ///
-    /// # Errors
-    /// There is none, or it cannot be read.
     pub fn now(path: &str, is_live: impl Fn(&Path) -> bool) -> Result<Self, ReportError> {
         let folder = latest(path)?;
         let name = folder.display().to_string();

@@ -21,8 +21,6 @@ pub struct Device {
 }
 
 impl Device {
-    /// # Errors
-    /// The device cannot be used.
     pub fn open(id: DeviceId, threads: usize) -> Result<Self, DeviceError> {
         let backend: Box<dyn Backend> = match id {
             DeviceId::Cpu | DeviceId::Rank(_) | DeviceId::RankGpu { .. } => {

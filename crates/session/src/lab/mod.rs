@@ -54,9 +54,6 @@ pub enum LabError {
 }
 
 /// Opens the devices of a trial.
-///
-/// # Errors
-/// A device cannot be used.
 pub fn devices(trial: &LabTrial) -> Result<Vec<Device>, DeviceError> {
     let mut all = trial.devices.used.clone();
     all.extend(

@@ -25,9 +25,6 @@ const FORMATS: [(DType, Dtype); 3] =
     [(DType::F32, Dtype::F32), (DType::I32, Dtype::I32), (DType::I64, Dtype::I64)];
 
 /// Writes named tensors to a file atomically.
-///
-/// # Errors
-/// The file cannot be written.
 pub fn save(path: &Path, tensors: &[(String, Tensor)]) -> Result<(), String> {
     let content = |e: safetensors::SafeTensorError| format!("`{}`: {e}", path.display());
     let bytes: Vec<Vec<u8>> =
@@ -49,8 +46,6 @@ pub struct TensorFile {
 }
 
 impl TensorFile {
-    /// # Errors
-    /// The file cannot be read.
     pub fn open(path: &Path) -> Result<Self, String> {
         let mut bytes = Vec::new();
         let read = open_regular(path).and_then(|(mut file, _)| file.read_to_end(&mut bytes));
@@ -58,8 +53,6 @@ impl TensorFile {
         Ok(Self { path: path.to_owned(), bytes })
     }
 
-    /// # Errors
-    /// There is no tensor of that name, or its element type is not supported.
     pub fn get(&self, name: &str) -> Result<Tensor, String> {
         let content = |message: String| format!("`{}`: {message}", self.path.display());
         let file = SafeTensors::deserialize(&self.bytes)

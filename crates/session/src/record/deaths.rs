@@ -7,9 +7,6 @@ use super::{RecordError, RunDir, newest_step, run_dir::DEATHS as FILE};
 use crate::host::read_text;
 
 /// Counts one more process that died in a trial; returns the number since its newest checkpoint.
-///
-/// # Errors
-/// The count cannot be written.
 pub fn count_death(trial: &RunDir) -> Result<u32, RecordError> {
     let step = newest_step(trial.path());
     let text = read_text(&trial.file(FILE)).unwrap_or_default();

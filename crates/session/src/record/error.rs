@@ -66,7 +66,6 @@ impl RecordError {
         Self::Encode { path: path.to_owned(), message: message.to_string() }
     }
 
-    /// A hint, if there is one.
     pub fn hint(&self) -> Option<&'static str> {
         if matches!(self, Self::Lock { .. }) {
             return Some("choose a folder whose file system has locks with `--runs-dir DIR`");

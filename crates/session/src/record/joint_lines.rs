@@ -55,9 +55,6 @@ impl JointLines {
 
     /// Appends whole lines to those that are known, in the place of a line that was cut short. No other process may append
     /// meanwhile, and what others have appended must be known.
-    ///
-    /// # Errors
-    /// The file cannot be written, or is shorter than it was.
     pub fn append(&mut self, text: &str) -> Result<(), RecordError> {
         self.write(text).map_err(|e| RecordError::write(&self.path, e))?;
         self.count(text);

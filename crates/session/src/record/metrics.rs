@@ -118,9 +118,6 @@ pub struct MetricsCsv {
 
 impl MetricsCsv {
     /// Creates the file with its header.
-    ///
-    /// # Errors
-    /// The file cannot be written.
     pub fn create(path: &Path, columns: MetricColumns) -> Result<Self, RecordError> {
         let file = RowFile::create(path, columns.header().bytes())?;
         Ok(Self { file, columns, shared: Lines::new() })

@@ -142,7 +142,6 @@ impl RunDir {
         environment.get_mut(table)?.as_table_mut()?.remove(key)
     }
 
-    /// The digest of its data.
     pub fn data_digest(&self) -> Option<String> {
         self.environment("data", "digest")?.as_str().map(str::to_owned)
     }
@@ -272,7 +271,6 @@ impl RunDir {
         self.path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
     }
 
-    /// The path of a file in it.
     pub fn file(&self, name: &str) -> PathBuf {
         self.path.join(name)
     }

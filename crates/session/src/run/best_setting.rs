@@ -16,12 +16,10 @@ pub const REPEAT: &str = "repeat";
 /// Keys that choose rows and random numbers; a setting is averaged over them.
 pub const SEEDS: [&str; 4] = ["seed", "data.fold", "model.init_seed", "data.shuffle_seed"];
 
-/// The best of the settings.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct BestSetting {
     /// Its values.
     pub setting: Arc<str>,
-    /// The best of its trials.
     pub trial: usize,
     pub monitor: Monitor,
     /// The mean over its seeds.

@@ -104,7 +104,6 @@ fn over_hosts(trial: &Trial, world: &Arc<ProcessGroup>, limit: Duration) -> Resu
     Ok(group)
 }
 
-/// The model of a GPU.
 pub fn gpu_model(ordinal: u32) -> String {
     crate::device::cuda::gpu(ordinal).map_or_else(|e| e.to_string(), |gpu| gpu.name)
 }

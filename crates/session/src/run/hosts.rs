@@ -108,9 +108,6 @@ fn own_device(trial: &Trial) -> String {
 
 impl Session<'_, Trial> {
     /// On a rank other than 0: plans the trial and serves it until the job is over.
-    ///
-    /// # Errors
-    /// Rank 0 is gone.
     pub fn serve(&self, machine: &Machine, world: &Arc<ProcessGroup>) -> Result<(), CollectiveError> {
         let Ok(prepared) = self.prepare(machine) else { return decline(world, &held_output()) };
         let trial = match prepared.first() {
@@ -127,9 +124,6 @@ impl Session<'_, Trial> {
 }
 
 /// Serves a planned trial until the job is over.
-///
-/// # Errors
-/// Rank 0 is gone.
 pub fn serve_trial(
     trial: &Trial,
     datasets: &mut Datasets,
@@ -191,9 +185,6 @@ fn rows(trial: &Trial, dataset: &Dataset) -> Vec<(crate::op::BufferId, Purpose, 
 }
 
 /// Tells rank 0 why this rank cannot serve, and waits for the end of the job.
-///
-/// # Errors
-/// Rank 0 is gone.
 pub fn decline(world: &Arc<ProcessGroup>, why: &str) -> Result<(), CollectiveError> {
     // The first line is the message; the lines below show the spec, which rank 0 has too.
     let line = why.lines().next().unwrap_or("it was asked to end").trim_start_matches("error: ");

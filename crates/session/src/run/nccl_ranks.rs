@@ -41,9 +41,6 @@ pub fn connect_all(
 }
 
 /// Another rank: the device that it `load`s, connected. `None` where the job is over instead.
-///
-/// # Errors
-/// Rank 0 is gone.
 pub fn connect(
     trial: &Trial,
     world: &Arc<ProcessGroup>,

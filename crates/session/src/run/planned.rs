@@ -32,7 +32,6 @@ pub struct Process {
     pub command: String,
     /// Where run folders are made.
     pub runs_dir: PathBuf,
-    /// Whether a run is to be resumed.
     pub resume: Resume,
     /// What a sweep that goes on is given, where that is more than it had.
     pub extension: Option<Extension>,
@@ -190,9 +189,6 @@ pub trait Planned: Sized + Send + Sync {
     }
 
     /// Plans a trial.
-    ///
-    /// # Errors
-    /// Problems of the spec or its data, or a missing device.
     fn plan(
         spec: &Self::Spec,
         shared: &mut Self::Shared,
@@ -229,7 +225,6 @@ pub trait Planned: Sized + Send + Sync {
         None
     }
 
-    /// Planned epochs, where there are any.
     fn epochs(&self) -> Option<u64> {
         None
     }
@@ -252,9 +247,6 @@ pub trait Planned: Sized + Send + Sync {
     fn open(&self, shared: &mut Self::Shared) -> Result<Self::Opened, ExecuteError>;
 
     /// Acquires its resources. Other trials may do so at the same time.
-    ///
-    /// # Errors
-    /// A resource is missing.
     fn ready(&self, opened: Self::Opened) -> Result<Self::Ready<'_>, ExecuteError>;
 
     /// Whether a run folder has exactly this spec.
@@ -274,9 +266,6 @@ pub trait Planned: Sized + Send + Sync {
     }
 
     /// Replaces the initial state with the newest checkpoint of a run folder, and locks the folder.
-    ///
-    /// # Errors
-    /// No checkpoint can be resumed from.
     fn resume(&self, ready: &mut Self::Ready<'_>, folder: &RunDir) -> Result<(), ExecuteError>;
 
     fn facts<'a>(&'a self, ready: &mut Self::Ready<'_>) -> RunFacts<'a>;

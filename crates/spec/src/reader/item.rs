@@ -86,7 +86,6 @@ impl<'a> Item<'a> {
         }
     }
 
-    /// Any string.
     pub fn string(self) -> String {
         let quoted = match &self.at {
             At::Node(Node {

@@ -27,9 +27,6 @@ const PRODUCER: &str = "runner";
 const MOST_BYTES: usize = i32::MAX as usize;
 
 /// Writes the model to `path`. Returns the names of its inputs and outputs.
-///
-/// # Errors
-/// The existing file is something else, the file cannot be written, or the model would be too large.
 pub fn write_onnx(trained: &Trained, path: &Path) -> Result<[Vec<String>; 2], PredictError> {
     let file = OutputFile::new(path, &trained.folder, [])?;
     file.check_replaces(head().bytes(), "a model that `runner export` wrote")?;

@@ -77,7 +77,6 @@ pub fn newest(run: &Path, trial: &Trial) -> Result<Option<Found>, String> {
     }
 }
 
-/// Weights in a checkpoint.
 pub struct CheckpointWeights {
     /// Its file in the run's folder.
     pub file: String,
