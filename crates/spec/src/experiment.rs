@@ -80,9 +80,7 @@ impl<S> Experiment<S> {
         }
         Failure::from_problems(found.into_problems(&self.points.sweep), self.sources.clone())
     }
-}
 
-impl<S> Experiment<S> {
     /// The point of a trial whose values do not depend on results; `None` unless the sampler learns from
     /// results.
     pub fn point(&self, trial: usize) -> Option<Point> {
@@ -106,9 +104,6 @@ impl<S> Experiment<S> {
     }
 
     /// Builds the trial of a drawn point.
-    ///
-    /// # Errors
-    /// The problems of the spec at that point.
     pub fn drawn(&self, index: usize, point: &Point) -> Result<TrialSpec<S>, Failure> {
         let nodes = self.points.sweep.nodes_of(point);
         let read = self.points.read(&nodes.iter().map(Option::as_ref).collect::<Vec<_>>());

@@ -233,8 +233,11 @@ pub(super) fn nearest(root: &Table, key: &str) -> Option<Span> {
 
 /// For each key the shortest suffix that identifies it and is not just a number: `lr`, `layers.1`,
 /// `0.linear.out_features`.
-pub fn short_keys<'a>(keys: &[&'a str]) -> Vec<&'a str> {
-    let endings = |key: &'a str| key.rmatch_indices('.').map(move |(at, _)| &key[at + 1..]).chain([key]);
+pub fn short_keys<S: AsRef<str>>(keys: &[S]) -> Vec<&str> {
+    let keys: Vec<&str> = keys.iter().map(AsRef::as_ref).collect();
+    fn endings(key: &str) -> impl Iterator<Item = &str> {
+        key.rmatch_indices('.').map(|(at, _)| &key[at + 1..]).chain([key])
+    }
     let mut counts: HashMap<&str, usize> = HashMap::new();
     for ending in keys.iter().collect::<HashSet<_>>().into_iter().flat_map(|key| endings(key)) {
         *counts.entry(ending).or_default() += 1;

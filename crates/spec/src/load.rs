@@ -193,10 +193,7 @@ fn near_in_folder(path: &Path, fits: impl Fn(&fs::DirEntry) -> bool) -> Option<P
 fn take_sweep(root: &mut Table, folder: &Path, problems: &mut Vec<Problem>) -> Sweep {
     let Some(mut entry) = root.remove("sweep") else { return Sweep::NONE };
     entry.node.value.close_gaps();
-    let written = match &entry.node.value {
-        Value::Table(table) => table.clone(),
-        _ => Table::default(),
-    };
+    let written = entry.node.value.as_table().cloned().unwrap_or_default();
     let table = Table { entries: vec![entry] };
     let mut reading = Reading::new(folder);
     let mut sweep = reader::read(&node(table), &mut reading, |v| {

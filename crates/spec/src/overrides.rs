@@ -73,10 +73,8 @@ fn axes_in(key: &Key, value: &Value) -> Vec<Given> {
         Some(entry) if name == "sweep" => Some((table, &entry.node.value)),
         _ => (name == format!("sweep.{table}")).then_some((table, value)),
     });
-    let axes = tables.filter_map(|(table, value)| match value {
-        Value::Table(axes) => Some(axes.entries.iter().map(move |axis| (table, axis))),
-        _ => None,
-    });
+    let axes = tables
+        .filter_map(|(table, value)| Some(value.as_table()?.entries.iter().map(move |axis| (table, axis))));
     // The reader reports what is no key.
     let given = |(table, axis): (&'static str, &Entry)| {
         Some(Given { key: Key::parse_at(&axis.key, axis.key_span).ok()?, axes: Some(table) })

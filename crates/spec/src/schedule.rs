@@ -19,6 +19,9 @@ table! {
 }
 
 impl Schedule {
+    /// The schedule of a spec without one.
+    pub(super) const CONSTANT: Self = Self { interval: Interval::Step, rule: Rule::Constant };
+
     /// Whether the rate is constant; the table is then left out of the resolved spec.
     pub fn is_constant(&self) -> bool {
         self.rule == Rule::Constant
@@ -39,6 +42,22 @@ impl Schedule {
             Rule::Chain { chain } => chain.iter_mut().for_each(|stage| times(&mut stage.curve)),
         }
         schedule
+    }
+
+    fn check_chain(&mut self, t: &mut Fields<'_>) {
+        let Rule::Chain { chain } = &self.rule else { return };
+        for (i, stage) in chain.iter().enumerate() {
+            if i + 1 < chain.len() && stage.steps.is_none() {
+                t.refuse_item("chain", i, "every curve but the last needs `steps`", "add `steps = ...`");
+            } else if i + 1 == chain.len() && stage.steps.is_some() {
+                t.refuse_item(
+                    "chain",
+                    i,
+                    "the last curve lasts to the end, so it takes no `steps`",
+                    "remove its `steps`",
+                );
+            }
+        }
     }
 }
 
@@ -183,11 +202,6 @@ words! {
     }
 }
 
-impl Schedule {
-    /// The schedule of a spec without one.
-    pub(super) const CONSTANT: Self = Self { interval: Interval::Step, rule: Rule::Constant };
-}
-
 impl Choices for Rule {
     fn choices() -> Vec<Choice<Self>> {
         let mut rules: Vec<_> = Curve::choices().into_iter().map(|curve| curve.map(Self::One)).collect();
@@ -196,24 +210,6 @@ impl Choices for Rule {
         let chain = |v: Item<'_>| Self::Chain { chain: v.list(1..=1000, Stage::read) };
         rules.push(Choice { name: "chain", doc, how: How::Settings(Box::new(chain)) });
         rules
-    }
-}
-
-impl Schedule {
-    fn check_chain(&mut self, t: &mut Fields<'_>) {
-        let Rule::Chain { chain } = &self.rule else { return };
-        for (i, stage) in chain.iter().enumerate() {
-            if i + 1 < chain.len() && stage.steps.is_none() {
-                t.refuse_item("chain", i, "every curve but the last needs `steps`", "add `steps = ...`");
-            } else if i + 1 == chain.len() && stage.steps.is_some() {
-                t.refuse_item(
-                    "chain",
-                    i,
-                    "the last curve lasts to the end, so it takes no `steps`",
-                    "remove its `steps`",
-                );
-            }
-        }
     }
 }
 

@@ -35,7 +35,7 @@ pub fn short_values<'a>(values: impl Iterator<Item = &'a str>) -> HashMap<String
         let differing: Vec<&str> = all.into_iter().filter(differs).collect();
         let titles = short_keys(&differing);
         let are_lists = differing.len() > 1 && group.iter().all(|(.., list)| list.is_some());
-        group.iter().map(move |(text, leaves, list)| {
+        let named = |(text, leaves, list): &(&str, Leaves, Option<String>)| {
             if let Some(list) = list.as_ref().filter(|_| are_lists) {
                 return ((*text).to_owned(), list.clone());
             }
@@ -48,7 +48,8 @@ pub fn short_values<'a>(values: impl Iterator<Item = &'a str>) -> HashMap<String
                 format!("{key}({inner})")
             };
             ((*text).to_owned(), name)
-        })
+        };
+        group.iter().map(named).collect::<Vec<_>>()
     });
     let names: HashMap<String, String> = names.collect();
     let mut taken: HashSet<&str> = texts.iter().copied().filter(|text| !names.contains_key(*text)).collect();

@@ -110,6 +110,10 @@ impl Value {
         if let Self::String(text) = self { Some(text) } else { None }
     }
 
+    pub fn as_table(&self) -> Option<&Table> {
+        if let Self::Table(table) = self { Some(table) } else { None }
+    }
+
     /// Converts to the toml crate's value.
     pub fn to_toml(&self) -> toml::Value {
         match self {

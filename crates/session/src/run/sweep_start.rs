@@ -139,8 +139,7 @@ fn begin<'s, 'a, P: Planned>(
         .map_err(unrecorded)?;
     let line = Arc::new(line(session, prepared, &ends, joins));
     let progress = Mutex::new(Progress::new(table, &ends, begun, settings_of::<P>(experiment)));
-    let keys: Vec<&str> = experiment.axes.iter().map(String::as_str).collect();
-    let (keys, values) = (short_keys(&keys), experiment.short_values());
+    let (keys, values) = (short_keys(&experiment.axes), experiment.short_values());
     let points = Mutex::new(points);
     let sweep = Sweep {
         session,

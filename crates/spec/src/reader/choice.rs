@@ -169,13 +169,10 @@ impl Item<'_> {
             At::Absent => return stand_in(reading),
             At::Node(node) => node,
         };
-        let entry = match &node.value {
-            Value::Table(table) => match &table.entries[..] {
-                [entry] => Some(entry),
-                _ => None,
-            },
+        let entry = node.value.as_table().and_then(|table| match &table.entries[..] {
+            [entry] => Some(entry),
             _ => None,
-        };
+        });
         if let Value::String(name) = &node.value {
             let with_defaults = |reading: &mut Reading| {
                 find(name, false).filter(|choice| has_defaults(&choice.describe(reading)))

@@ -59,7 +59,6 @@ impl<'a> Fields<'a> {
         fields
     }
 
-    /// Reads a required field.
     pub fn required<T>(
         &mut self,
         name: &'static str,
@@ -96,7 +95,6 @@ impl<'a> Fields<'a> {
         None
     }
 
-    /// Reads a field with a default.
     pub fn default<T: Serialize>(
         &mut self,
         name: &'static str,
@@ -221,10 +219,7 @@ impl<'a> Fields<'a> {
     pub fn has(&self, name: &str) -> bool {
         let mut parts = name.split('.');
         let field = parts.next().and_then(|first| self.entry(first));
-        let inner = |entry: &'a Entry, part: &str| match &entry.node.value {
-            Value::Table(table) => table.get(part),
-            _ => None,
-        };
+        let inner = |entry: &'a Entry, part: &str| entry.node.value.as_table()?.get(part);
         field.and_then(|field| parts.try_fold(field, inner)).is_some()
     }
 

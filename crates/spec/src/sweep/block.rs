@@ -177,8 +177,8 @@ fn counted(n: usize) -> String {
 /// Whether `a.b = 1` was written without quotes, which TOML reads as a table: its inner key then follows
 /// right after the dot, unlike with braces or a header.
 fn is_dotted(entry: &Entry) -> bool {
-    let Value::Table(table) = &entry.node.value else { return false };
-    table.entries.first().is_some_and(|inner| inner.key_span.start == entry.key_span.end + 1)
+    let first = entry.node.value.as_table().and_then(|table| table.entries.first());
+    first.is_some_and(|inner| inner.key_span.start == entry.key_span.end + 1)
 }
 
 pub(super) fn read_axes(table: &Table, problems: &mut Vec<Problem>) -> Vec<Axis> {

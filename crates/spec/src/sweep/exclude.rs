@@ -1,11 +1,7 @@
 //! `sweep.exclude`: points of the product that do not run.
 
 use super::{
-    super::{
-        key::Key,
-        problem::Problem,
-        tree::{Node, Value},
-    },
+    super::{key::Key, problem::Problem, tree::Node},
     Sweep,
     fit::{Fit, read_fit},
     space::same,
@@ -19,10 +15,8 @@ pub(super) fn left(
     problems: &mut Vec<Problem>,
 ) -> Vec<usize> {
     let keys: Vec<&Key> = sweep.keys().collect();
-    let read = |node: &Node| match &node.value {
-        Value::Table(table) => read_fit(&keys, table, "so no trial can be excluded by it", problems),
-        _ => None,
-    };
+    let so = "so no trial can be excluded by it";
+    let read = |node: &Node| read_fit(&keys, node.value.as_table()?, so, problems);
     let exclusions: Vec<Option<Fit>> = exclude.iter().map(read).collect();
     if exclusions.iter().any(Option::is_none) {
         all.truncate(1);

@@ -301,10 +301,7 @@ impl Sweep {
 fn conditions_of(v: Item<'_>) -> Table {
     let table = json!({ "type": "object", "minProperties": 1 });
     let schema = json!({ "type": "object", "additionalProperties": table });
-    v.custom("a table of keys and their conditions", schema, Table::default(), |v| match v {
-        Value::Table(table) => Some(table.clone()),
-        _ => None,
-    })
+    v.custom("a table of keys and their conditions", schema, Table::default(), |v| v.as_table().cloned())
 }
 
 /// What judges single trials takes no repeats.
@@ -339,17 +336,14 @@ fn check_drawn(t: &mut Fields<'_>, sampler: Sampler, has_trials: bool) {
 fn axes(v: Item<'_>) -> Table {
     let values = json!({ "oneOf": [{ "type": "array", "minItems": 1 }, { "type": "string" }] });
     let schema = json!({ "type": "object", "additionalProperties": values });
-    v.custom("a table of keys and their values", schema, Table::default(), |v| match v {
-        Value::Table(table) => Some(table.clone()),
-        _ => None,
-    })
+    v.custom("a table of keys and their values", schema, Table::default(), |v| v.as_table().cloned())
 }
 
 fn tables(v: Item<'_>) -> Vec<Node> {
     let schema = json!({ "type": "array", "minItems": 1, "items": { "type": "object", "minProperties": 1 } });
     v.custom("an array of tables", schema, Vec::new(), |v| match v {
         Value::Array(items) if !items.is_empty() => {
-            let is_table = |node: &Node| matches!(&node.value, Value::Table(t) if !t.entries.is_empty());
+            let is_table = |node: &Node| node.value.as_table().is_some_and(|table| !table.entries.is_empty());
             items.iter().all(is_table).then(|| items.clone())
         }
         _ => None,

@@ -114,9 +114,7 @@ impl Space {
             }
         }
     }
-}
 
-impl Space {
     /// Parses a [`Value::literal`]; `None` if it is not in this space.
     pub fn read(&self, text: &str) -> Option<Value> {
         match self {
