@@ -5,6 +5,8 @@
 //! turn, so that it is not affected if the machine gets slower over time, and the factors' median and
 //! interval are shown.
 
+use std::collections::HashMap;
+
 use super::{
     configurations::Configuration,
     grid::{self, Column, Columns},
@@ -56,15 +58,14 @@ pub(super) fn costs(runs: &[Run], configurations: &[Configuration]) -> Option<Co
     if swept.iter().all(|c| policy(c) == Some(&base)) {
         return None;
     }
-    let costs: Vec<Cost> = swept
-        .iter()
-        .map(|c| {
-            let same = |other: &&Configuration| policy(other) == Some(&base) && others(other) == others(c);
-            let other = swept.iter().find(same).filter(|_| policy(c) != Some(&base));
-            other.map(|other| cost(runs, c, other)).unwrap_or_default()
-        })
-        .collect();
-    let rows: Vec<(&Configuration, Cost)> = swept.iter().zip(costs).collect();
+    // The first of equal ones counts.
+    let bases = swept.iter().rev().filter(|c| policy(c) == Some(&base)).map(|c| (others(c), c));
+    let bases: HashMap<_, &Configuration> = bases.collect();
+    let row = |c| {
+        let other = bases.get(&others(c)).filter(|_| policy(c) != Some(&base));
+        (c, other.map(|other| cost(runs, c, other)).unwrap_or_default())
+    };
+    let rows: Vec<(&Configuration, Cost)> = swept.iter().map(row).collect();
     let title = interval_title(swept.iter().map(Configuration::count));
     let kind = swept.first()?.first(runs).kind();
     let [_, time, _] = grid::done(&[kind]);
