@@ -94,6 +94,11 @@ pub fn numbers(numbers: &[usize]) -> String {
     }
 }
 
+/// `trial 3`, `trials 0, 2 to 5`.
+pub fn numbered(thing: &str, list: &[usize]) -> String {
+    format!("{thing}{} {}", if list.len() == 1 { "" } else { "s" }, numbers(list))
+}
+
 /// A rate without its unit, such as rows/s: `160.2 k`, `5.126 M`.
 pub fn rate(value: f64) -> String {
     match value {
@@ -208,6 +213,13 @@ mod tests {
         assert_eq!(numbers(&[1, 3, 4, 5, 8, 9]), "1, 3 to 5, 8, 9");
         let odd: Vec<usize> = (0..2000).map(|number| 2 * number + 1).collect();
         assert_eq!(numbers(&odd), "1, 3, 5, 7, 9, 11, 13, 15 and 1,992 more");
+    }
+
+    #[test]
+    fn long_lists_are_cut() {
+        let even: Vec<usize> = (0..200).step_by(2).collect();
+        assert_eq!(numbered("trial", &even), "trials 0, 2, 4, 6, 8, 10, 12, 14 and 92 more");
+        assert_eq!(numbered("trial", &even[..3]), "trials 0, 2, 4");
     }
 
     #[test]

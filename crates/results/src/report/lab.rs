@@ -2,6 +2,8 @@
 
 use std::path::Path;
 
+use indexmap::IndexMap;
+
 use super::{
     ReportError, csv_lines,
     grid::{self, Column},
@@ -24,7 +26,7 @@ struct Table {
     /// Indices of the runs.
     runs: Vec<usize>,
     /// Measurements in the order of first occurrence, with each run's figure.
-    rows: Vec<(Vec<String>, Vec<Option<f64>>)>,
+    rows: IndexMap<Vec<String>, Vec<Option<f64>>>,
 }
 
 impl Table {
@@ -33,22 +35,18 @@ impl Table {
         let before = self.runs.len();
         self.runs.push(run);
         for (key, figure) in found {
-            let at = self.rows.iter().position(|(known, _)| *known == key).unwrap_or_else(|| {
-                self.rows.push((key, vec![None; before]));
-                self.rows.len() - 1
-            });
-            let figures = &mut self.rows[at].1;
+            let figures = self.rows.entry(key).or_default();
             figures.resize(before, None);
             figures.push(figure);
         }
-        self.rows.iter_mut().for_each(|(_, figures)| figures.resize(before + 1, None));
+        self.rows.values_mut().for_each(|figures| figures.resize(before + 1, None));
     }
 
     /// The columns, and how many of the first ones identify the rows.
     fn columns(&self, keys: &[&str], (thing, first): (&str, usize)) -> (Vec<Column>, usize) {
         let mut columns: Vec<Column> = Vec::new();
         for (place, title) in keys.iter().enumerate() {
-            let cells = self.rows.iter().map(|(key, _)| key[place].clone());
+            let cells = self.rows.keys().map(|key| key[place].clone());
             columns.push(Column::of_words(title, cells));
         }
         // Omit columns that are empty for all runs.
@@ -56,7 +54,7 @@ impl Table {
         let keys = columns.len();
         for (place, run) in self.runs.iter().enumerate() {
             let word = |figure: Option<f64>| figure.map(units::number).unwrap_or_default();
-            let cells = self.rows.iter().map(|(_, figures)| word(figures[place]));
+            let cells = self.rows.values().map(|figures| word(figures[place]));
             columns.push(Column::of_numbers(&format!("{thing} {}", run - 1 + first), cells));
         }
         (columns, keys)
@@ -117,10 +115,9 @@ impl Findings {
             text += &format!("\n{title}\n\n{}", grid::table(&columns, keys, width));
         }
         if !self.tours.is_empty() {
-            let runs = units::numbers(&self.tours);
-            let word = if self.tours.len() == 1 { "run" } else { "runs" };
+            let runs = units::numbered("run", &self.tours);
             text += &format!(
-                "\ntensors\n  {word} {runs}: tensor experiments measure nothing, so their times are not compared; their steps are in tensors.csv\n"
+                "\ntensors\n  {runs}: tensor experiments measure nothing, so their times are not compared; their steps are in tensors.csv\n"
             );
         }
         text

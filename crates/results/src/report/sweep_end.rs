@@ -32,9 +32,6 @@ const MOST_REASONS: usize = 5;
 /// The final report of the sweep in `folder`, for a terminal of `width` columns: the best setting, as
 /// `compare` shows it, or times if the sweep is about these; scaling if the number of devices is an axis;
 /// reasons of trials that did not finish; and the folder.
-///
-/// # Errors
-/// A file of the sweep is malformed.
 pub fn sweep_end(folder: &Path, width: u16) -> Result<String, ReportError> {
     let mut runs = sweep::read(folder, &mut None)?;
     let is_shared = Claims::are_held(folder);
@@ -69,9 +66,8 @@ pub fn sweep_end(folder: &Path, width: u16) -> Result<String, ReportError> {
     let reasons =
         grouped(runs.iter().filter(is_explained).map(|run| ((status_in_words(run), &run.reason), run.trial)));
     for ((status, reason), trials) in reasons.iter().take(MOST_REASONS) {
-        let word = if trials.len() == 1 { "trial" } else { "trials" };
-        let trials = units::numbers(&trials.iter().filter_map(|trial| *trial).collect::<Vec<_>>());
-        let _ = writeln!(text, "  {word} {trials} {status}: {}", escape_line(reason)); // cannot fail
+        let trials = units::numbered("trial", &trials.iter().filter_map(|trial| *trial).collect::<Vec<_>>());
+        let _ = writeln!(text, "  {trials} {status}: {}", escape_line(reason)); // cannot fail
     }
     if reasons.len() > MOST_REASONS {
         let _ = writeln!(text, "  {} more reasons are in sweep.csv", reasons.len() - MOST_REASONS); // cannot fail

@@ -41,27 +41,8 @@ impl Warnings {
         let line = |(text, trials): &(String, Vec<usize>)| match self.of_sweep {
             None => format!("warning: {text}"),
             Some(all) if all == trials.len() && all > 1 => format!("warning: all trials: {text}"),
-            Some(_) => format!("warning: {}: {text}", named(trials)),
+            Some(_) => format!("warning: {}: {text}", units::numbered("trial", trials)),
         };
         self.found.iter().map(line).collect()
-    }
-}
-
-/// `trial 3`, `trials 0, 2 to 5`.
-fn named(trials: &[usize]) -> String {
-    let noun = if let [_] = trials { "trial" } else { "trials" };
-    format!("{noun} {}", units::numbers(trials))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// The rest is tested in `tests/it/remarks.rs`.
-    #[test]
-    fn long_lists_are_cut() {
-        let even: Vec<usize> = (0..200).step_by(2).collect();
-        assert_eq!(named(&even), "trials 0, 2, 4, 6, 8, 10, 12, 14 and 92 more");
-        assert_eq!(named(&even[..3]), "trials 0, 2, 4");
     }
 }
