@@ -100,7 +100,7 @@ fn exported(
         if is_asked || !question.by.is_empty() {
             let message = "`--export hyperfine` has a result for each configuration: it takes no `--by`, `--metric`, \
                            `--sort` or `--top`";
-            return Err(ReportError::Query { message: message.to_owned(), hint: None });
+            return Err(ReportError::query(message, None));
         }
         return Ok(print_json(&comparison.export_times()));
     }

@@ -9,6 +9,7 @@
 use super::{
     grouping::{distinct, grouped},
     run::mean,
+    statistics,
 };
 use crate::{
     random::{self, Purpose},
@@ -253,12 +254,7 @@ pub(super) fn medians(axis: &[Option<&str>], values: &[f64]) -> Levels {
     let levels = grouped(known.iter().copied());
     let median = |mut values: Vec<f64>| {
         values.sort_by(f64::total_cmp);
-        let middle = values.len() / 2;
-        if values.len().is_multiple_of(2) {
-            f64::midpoint(values[middle - 1], values[middle])
-        } else {
-            values[middle]
-        }
+        statistics::median(&values)
     };
     let number = |text: &str| text.parse::<f64>().unwrap_or(f64::NAN);
     if levels.len() <= MOST_LEVELS || known.iter().any(|(level, _)| number(level).is_nan()) {

@@ -25,9 +25,6 @@ const MOST_KEYS: usize = 8;
 
 impl Comparison {
     /// For each task its best setting, with a table below, for a terminal of `width` columns.
-    ///
-    /// # Errors
-    /// The question names a column that no run has.
     pub fn answer(&self, question: &Question, width: u16) -> Result<String, ReportError> {
         let mut sections = Vec::new();
         let rankings = self.rankings(question)?;
@@ -235,8 +232,8 @@ impl Comparison {
             let letters = shown.iter().map(|setting| self.letters(&setting.places));
             columns.push(Column::of_words("input", letters));
         }
-        let keys: Vec<&str> = ranking.keys.iter().map(String::as_str).collect();
-        for (key, title) in short(&keys).into_iter().enumerate() {
+
+        for (key, title) in short(&ranking.keys).into_iter().enumerate() {
             columns.push(numbers(title, &|setting| setting.values[key].clone()));
         }
         let metric = &ranking.metric;

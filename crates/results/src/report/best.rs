@@ -8,6 +8,7 @@ use super::{
     ReportError,
     comparison::Comparison,
     configurations::{FINISHED, STOPPED},
+    find::{Found, find_one},
     grid::Column,
     grouping::distinct,
     metric::Metric,
@@ -38,9 +39,6 @@ pub struct BestSetting {
 impl BestSetting {
     /// Reads the sweep in `folder`. `None` if no trial finished; also if trials have no order, since they are of different tasks or
     /// are judged by different metrics.
-    ///
-    /// # Errors
-    /// `sweep.csv` is unreadable.
     pub fn of_sweep(folder: &Path) -> Result<Option<Self>, ReportError> {
         Ok(Self::new(&Comparison::from_runs(sweep::read(folder, &mut None)?)))
     }
@@ -71,6 +69,49 @@ impl BestSetting {
             lost: comparison.runs.iter().filter(|run| [DAMAGED, DELETED].contains(&&*run.status)).count(),
             words: format!("{}, {words}", ranking.name(comparison, best)),
         })
+    }
+}
+
+/// The folder of the only run of a path.
+///
+/// # Errors
+/// There is none, there are several, or it is a sweep; the hint names its best trial.
+pub fn find_run(path: &str) -> Result<PathBuf, ReportError> {
+    match find_one(path)? {
+        Found::Run(folder) => Ok(folder),
+        Found::Sweep(folder) => {
+            let best = BestSetting::of_sweep(&folder).ok().flatten();
+            let best = best.map(|best| format!(", such as `{}`, the best", best.folder.display()));
+            let hint = format!(
+                "name the folder of one trial{}; `runner compare A B` holds two sweeps against each other",
+                best.unwrap_or_default()
+            );
+            Err(ReportError::Sweep { path: folder.display().to_string(), hint })
+        }
+    }
+}
+
+/// The folder of the only run of a path, or of the best trial of the only sweep, with the words of its setting.
+///
+/// # Errors
+/// There is none, there are several, or no trial of the sweep is the best.
+pub fn find_best_run(path: &str) -> Result<(PathBuf, Option<String>), ReportError> {
+    match find_one(path)? {
+        Found::Run(folder) => Ok((folder, None)),
+        Found::Sweep(folder) => match BestSetting::of_sweep(&folder)? {
+            Some(best) => {
+                let lost = match best.lost {
+                    0 => String::new(),
+                    lost => format!("; damaged or deleted: {}", units::counted(lost as u64, "trial")),
+                };
+                Ok((best.folder, Some(best.words + &lost)))
+            }
+            None => {
+                let hint = "name the folder of one trial: none of them finished, or they have no order, since they are of \
+                            different tasks or are judged by different metrics";
+                Err(ReportError::Sweep { path: folder.display().to_string(), hint: hint.to_owned() })
+            }
+        },
     }
 }
 

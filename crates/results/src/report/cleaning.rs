@@ -52,9 +52,6 @@ struct Removable {
 
 impl Cleaning {
     /// Chooses what to remove. `is_live` tells whether a process is at work in a folder.
-    ///
-    /// # Errors
-    /// The path holds no run.
     pub fn new(request: &CleanRequest<'_>, is_live: impl Fn(&Path) -> bool) -> Result<Self, ReportError> {
         let entries = listing::entries(&request.path.display().to_string())?;
         let (best, has_tasks) = best(&entries, request.keep_best.unwrap_or(0));
@@ -126,9 +123,7 @@ impl CleanRequest<'_> {
             _ => None,
         }
     }
-}
 
-impl CleanRequest<'_> {
     /// Why a folder is removed, and what is lost with it.
     fn reason_to_go(&self, entry: &Entry, has_tasks: bool) -> String {
         let of_task = if has_tasks { " of its task" } else { "" };

@@ -2,9 +2,9 @@
 
 use super::{
     comparison::{Comparison, is_not_run},
-    differing::{AVAILABLE, THREADS},
+    differences::{AVAILABLE, THREADS},
     grouping::distinct,
-    machines::{environment, is_decisive},
+    machines::is_decisive,
     run::{Run, SAME_AS},
 };
 use crate::{record::of_build, units};
@@ -14,7 +14,7 @@ use crate::{record::of_build, units};
 fn idle_threads(runs: &[Run]) -> Option<String> {
     let on_cpu = || runs.iter().filter(|run| run.figure("devices_used") == Some("cpu"));
     let counts = |key: &str| -> Vec<usize> {
-        let mut counts: Vec<usize> = on_cpu().filter_map(|run| environment(run, key)?.parse().ok()).collect();
+        let mut counts: Vec<usize> = on_cpu().filter_map(|run| run.fact(key)?.parse().ok()).collect();
         counts.sort_unstable();
         counts.dedup();
         counts
@@ -84,7 +84,7 @@ impl Comparison {
         if let Some(idle) = idle_threads(&self.runs) {
             sentence += &format!("; {idle}");
         }
-        let dirty = self.places(|run| environment(run, "git.dirty") == Some("true"));
+        let dirty = self.places(|run| run.fact("git.dirty") == Some("true"));
         if !dirty.is_empty() {
             sentence += &format!("; uncommitted changes in {dirty}");
         }
@@ -153,5 +153,5 @@ impl Comparison {
 
 /// Whether a run is of a debug build.
 pub(super) fn is_debug(run: &Run) -> bool {
-    environment(run, "versions.build").is_some_and(|build| of_build(build).is_some())
+    run.fact("versions.build").is_some_and(|build| of_build(build).is_some())
 }

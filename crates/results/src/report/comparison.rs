@@ -7,8 +7,7 @@ use super::{
     ReportError,
     configurations::{Configuration, configurations},
     curve::{self, Against, CurveDifference},
-    differences::Difference,
-    differing,
+    differences::{self, Difference},
     filter::Filter,
     find,
     grouping::{distinct, grouped},
@@ -75,10 +74,7 @@ impl Comparison {
             cut = cut_settings(&runs, &filter);
             runs.retain(|run| filter.holds(run));
             if runs.is_empty() {
-                return Err(ReportError::Query {
-                    message: format!("none of {all} has `{text}`"),
-                    hint: None,
-                });
+                return Err(ReportError::query(format!("none of {all} has `{text}`"), None));
             }
         }
         Ok(Self { findings, cut, ..Self::from_runs(runs) })
@@ -104,9 +100,6 @@ impl Comparison {
     }
 
     /// Also reads the loss curves, and compares each with the reference.
-    ///
-    /// # Errors
-    /// No run has readable files.
     pub fn with_curves(self) -> Result<Self, ReportError> {
         let Self { mut runs, findings, cut, .. } = self;
         let mut fault = None;
@@ -120,10 +113,10 @@ impl Comparison {
 
     /// Compares runs without their curves, whose files may be large.
     pub(super) fn from_runs(runs: Vec<Run>) -> Self {
-        let spec = differing::spec(&runs);
-        let environment = differing::environment(&runs);
+        let spec = differences::spec(&runs);
+        let environment = differences::environment(&runs);
         Self {
-            axes: differing::axes(&runs, &spec),
+            axes: differences::axes(&runs, &spec),
             curve_reference: None,
             curves: vec![None; runs.len()],
             configurations: configurations(&runs),
@@ -201,10 +194,7 @@ impl Comparison {
         let has_trials = self.runs.iter().any(|run| run.trial.is_some());
         self.tasks.difference(|places| match places {
             _ if has_trials => self.numbers(places),
-            [place] => format!("run {}", place + 1),
-            _ => {
-                format!("runs {}", units::numbers(&places.iter().map(|place| place + 1).collect::<Vec<_>>()))
-            }
+            _ => units::numbered("run", &places.iter().map(|place| place + 1).collect::<Vec<_>>()),
         })
     }
 

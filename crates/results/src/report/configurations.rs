@@ -3,8 +3,7 @@
 use std::collections::HashMap;
 
 use super::{
-    differences::{file_name, is_path, keys},
-    differing::{is_inferred, is_of_record},
+    differences::{file_name, is_inferred, is_of_record, is_path, keys},
     grouping::{distinct, grouped},
     leaves::Leaves,
     run::{REPEAT, Run, SEEDS},
@@ -31,11 +30,10 @@ pub(super) struct Configuration {
 }
 
 impl Configuration {
-    /// The values of its axes; or the number of its first run if it has no axes or another of `all` has the
-    /// same values.
-    pub(super) fn name(&self, all: &[Self]) -> String {
+    /// The values of its axes; or the number of its first run if it has no axes or others share its values.
+    pub(super) fn name(&self, is_shared: bool) -> String {
         let values: Vec<&str> = self.axes.iter().map(|(_, value)| value.as_str()).collect();
-        let is_shared = all.iter().filter(|other| other.axes == self.axes).count() > 1;
+
         if values.is_empty() || is_shared { format!("run {}", self.places[0] + 1) } else { values.join(" ") }
     }
 
@@ -175,11 +173,7 @@ pub(super) fn jobs(runs: &[Run], configurations: &[Configuration]) -> Vec<Vec<Co
 pub(super) fn runs_of(job: &[Configuration], jobs: usize) -> String {
     let mut numbers: Vec<usize> = job.iter().flat_map(|c| c.places.iter().map(|place| place + 1)).collect();
     numbers.sort_unstable();
-    match numbers.len() {
-        _ if jobs < 2 => String::new(),
-        1 => format!(", run {}", units::numbers(&numbers)),
-        _ => format!(", runs {}", units::numbers(&numbers)),
-    }
+    if jobs < 2 { String::new() } else { format!(", {}", units::numbered("run", &numbers)) }
 }
 
 /// The keys and values that repeats have in common.
@@ -226,7 +220,7 @@ fn identity<'a>(run: &'a Run, swept: &[&str], differ: &[&'a str]) -> (bool, bool
 
 /// The number of devices if it changes the global batch (weak scaling), otherwise 0.
 fn weak_devices(run: &Run) -> usize {
-    let is_weak = run.spec.as_ref().and_then(|spec| spec.get("devices.scaling")) == Some("weak");
+    let is_weak = run.setting("devices.scaling") == Some("weak");
     if is_weak { run.devices().split_whitespace().count() } else { 0 }
 }
 

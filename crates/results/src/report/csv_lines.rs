@@ -4,6 +4,7 @@ use std::{
     fs::File,
     io::{self, BufRead, BufReader, Read, Seek, SeekFrom},
     path::Path,
+    str::{self, FromStr},
     sync::atomic::{AtomicU64, Ordering},
 };
 
@@ -218,11 +219,30 @@ pub(super) fn for_each_row<const N: usize>(
         |places, cells| {
             let mut found = [""; N];
             for (found, &place) in found.iter_mut().zip(places) {
-                *found = std::str::from_utf8(&cells[place]).map_err(|_| "expected UTF-8 text")?;
+                *found = str::from_utf8(&cells[place]).map_err(|_| "expected UTF-8 text")?;
             }
             take(found)
         },
     )
+}
+
+/// The message about a malformed cell.
+pub(super) fn wrong(cell: &[u8], column: &str, what: &str) -> String {
+    format!("`{}` in column `{column}` {what}", String::from_utf8_lossy(cell))
+}
+
+/// Whether a row with this `split` belongs to a validation.
+pub(super) fn is_validation(split: &[u8]) -> Result<bool, String> {
+    match split {
+        b"train" => Ok(false),
+        b"validation" => Ok(true),
+        _ => Err(wrong(split, "split", "is neither `train` nor `validation`")),
+    }
+}
+
+/// A cell as a number.
+pub(super) fn parsed<T: FromStr>(cell: &[u8]) -> Option<T> {
+    str::from_utf8(cell).ok()?.parse().ok()
 }
 
 #[cfg(test)]

@@ -4,8 +4,7 @@ use std::path::Path;
 
 use super::{
     ReportError,
-    cells::{is_validation, wrong},
-    csv_lines,
+    csv_lines::{self, is_validation, wrong},
 };
 
 /// What was found in a `metrics.csv` besides its points.

@@ -1,8 +1,12 @@
-//! The differences between several tables of dotted keys.
+//! The keys of spec and environment in which runs differ.
 
 use std::{collections::BTreeSet, path::Path};
 
-use super::{grouping::grouped, leaves::Leaves};
+use super::{
+    grouping::{distinct, grouped},
+    leaves::Leaves,
+    run::Run,
+};
 
 /// Whether a value of a resolved spec is a path: these are absolute.
 pub(super) fn is_path(value: &str) -> bool {
@@ -40,6 +44,170 @@ pub(super) fn differences(tables: &[(usize, &Leaves)], wanted: impl Fn(&str) -> 
         Difference { key: key.to_owned(), values: values.collect() }
     };
     keys.map(difference).collect()
+}
+
+/// Environment key: number of threads that computed.
+pub(super) const THREADS: &str = "host.threads";
+
+/// Environment key: number of available threads.
+pub(super) const AVAILABLE: &str = "host.available_threads";
+
+/// Environment keys that always differ and do not matter.
+const NOT_THE_MACHINE: [&str; 12] = [
+    "started",
+    "command",
+    "devices.requested",
+    "devices.used",
+    "devices.virtual",
+    "devices.timed_by",
+    // A setting that is part of the spec.
+    "devices.precision",
+    // Contains times of the engine's probe; the engine itself is in the summary.
+    "devices.engine",
+    "devices.sums",
+    "memory.available_bytes",
+    // Compared separately, among runs on the CPU.
+    THREADS,
+    AVAILABLE,
+];
+
+/// Whether a spec key only affects what is recorded, and when.
+pub(super) fn is_of_record(key: &str) -> bool {
+    const RECORD: [&str; 6] = [
+        "description",
+        "logging.flush_every",
+        "logging.flush_every_s",
+        "logging.trace",
+        "logging.tensorboard",
+        "logging.system_every_s",
+    ];
+    RECORD.contains(&key) || key == "checkpoint" || key.starts_with("checkpoint.")
+}
+
+/// Whether a spec key follows from the data and the other keys.
+pub(super) fn is_inferred(key: &str) -> bool {
+    key.starts_with("model.") && key.ends_with(".in_features")
+}
+
+/// Whether a spec key only names the files of rows that are known by a digest of all bytes, which all of `runs` share.
+pub(super) fn names_same_rows(key: &str, runs: &[&Run]) -> bool {
+    let is_file = |run: &&Run| run.setting(key).is_none_or(is_path);
+    let is_swept = |run: &&Run| run.axes.iter().any(|(axis, _)| axis == key);
+    let digests = distinct(runs.iter().map(|run| run.rows_digest()));
+    key.starts_with("data.")
+        && matches!(digests[..], [Some(_)])
+        && runs.iter().all(|run| !run.is_sampled() && is_file(run) && !is_swept(run))
+}
+
+/// Whether a spec key says how long a run lasts: it may change where one goes on, also where it is a trial of a sweep.
+fn is_length(key: &str) -> bool {
+    key.starts_with("trainer.max_")
+}
+
+/// Keys that distinguish runs: the sweeps' axes in order, and by how much trials were extended beyond the
+/// sweep. If there are single runs, also everything else in which their specs differ.
+pub(super) fn axes(runs: &[Run], spec: &[Difference]) -> Vec<String> {
+    let swept = runs.iter().flat_map(|run| &run.axes).map(|(key, _)| key);
+    let is_alone = runs.iter().any(|run| run.axes.is_empty());
+    let with_spec: Vec<&Run> = runs.iter().filter(|run| run.spec.is_some()).collect();
+    let tells = |key: &&String| {
+        (is_alone || is_length(key))
+            && !is_of_record(key)
+            && !is_inferred(key)
+            && !names_same_rows(key, &with_spec)
+    };
+    let more = spec.iter().map(|difference| &difference.key).filter(tells);
+    distinct(swept.chain(more)).into_iter().cloned().collect()
+}
+
+/// Removes keys of a table that only some runs have, if each has a single value and another key of that table
+/// stays: they only show that the table is there.
+pub(super) fn keep_telling(keys: &mut Vec<String>, runs: &[&Run]) {
+    let table = |key: &str| key.rsplit_once('.').map(|(table, _)| table.to_owned());
+    let is_swept = |key: &str| runs.iter().any(|run| run.axes.iter().any(|(axis, _)| axis == key));
+    let had_by = |key: &str| runs.iter().map(|run| run.axis(key).is_some()).collect::<Vec<bool>>();
+    let tells = |key: &str, had_by: &[bool]| {
+        is_swept(key)
+            || had_by.iter().all(|has| *has)
+            || distinct(runs.iter().filter_map(|run| run.axis(key))).len() > 1
+    };
+    // If one key must stand for the others, prefer a learning rate: that is what people look for.
+    let mut known: Vec<(bool, bool, Vec<bool>, &String)> = keys
+        .iter()
+        .map(|key| (key, had_by(key)))
+        .map(|(key, had_by)| (!tells(key, &had_by), !key.ends_with(".lr"), had_by, key))
+        .collect();
+    known.sort_by_key(|(is_silent, is_other, ..)| (*is_silent, *is_other));
+    let stands = |place: usize| {
+        let (is_silent, _, had_by, key) = &known[place];
+        let is_like =
+            |other: &(bool, bool, Vec<bool>, &String)| other.2 == *had_by && table(other.3) == table(key);
+        !is_silent || !known[..place].iter().any(is_like)
+    };
+    let kept: Vec<String> =
+        (0..known.len()).filter(|&place| stands(place)).map(|place| known[place].3.clone()).collect();
+    keys.retain(|key| kept.contains(key));
+}
+
+/// Spec keys that differ. A run whose kind does not have a key is not counted as differing.
+pub(super) fn spec(runs: &[Run]) -> Vec<Difference> {
+    let tables: Vec<(usize, &Leaves)> =
+        runs.iter().enumerate().filter_map(|(place, run)| Some((place + 1, run.spec.as_ref()?))).collect();
+    let mut found = differences(&tables, |_| true);
+    for difference in &mut found {
+        let kind = |place: &usize| runs[place - 1].kind();
+        let (with, without): (Vec<_>, Vec<_>) =
+            difference.values.drain(..).partition(|(value, _)| value.is_some());
+        let has_key =
+            |place: &usize| with.iter().flat_map(|(_, places)| places).any(|p| kind(p) == kind(place));
+        let lack = without.into_iter().flat_map(|(_, places)| places).filter(has_key);
+        let lack: Vec<usize> = lack.collect();
+        difference.values = with;
+        if !lack.is_empty() {
+            difference.values.push((None, lack));
+        }
+        difference.values.sort_by_key(|(_, places)| places.first().copied());
+    }
+    found.retain(|difference| difference.values.len() > 1);
+    found
+}
+
+/// The differing environment keys that matter. For runs on the CPU these include the number of threads that
+/// computed; the number of available threads is only mentioned.
+pub(super) fn environment(runs: &[Run]) -> Vec<Difference> {
+    let of = |so: &dyn Fn(&Run) -> bool, wanted: &dyn Fn(&str) -> bool| {
+        let so = runs.iter().enumerate().filter(|(_, run)| so(run));
+        let tables: Vec<(usize, &Leaves)> =
+            so.filter_map(|(place, run)| Some((place + 1, run.environment.as_ref()?))).collect();
+        differences(&tables, wanted)
+    };
+    let is_of_machine = |key: &str| {
+        !NOT_THE_MACHINE.contains(&key)
+            // Compared as the task.
+            && !key.starts_with("data.")
+            && !key.starts_with("load.")
+            && !key.starts_with("during.")
+            // The work of a step follows from the spec, and rates are those of the last measurement.
+            && !key.starts_with("step.")
+            // It does not matter which GPU of a machine it was; its model and clocks do.
+            && !(key.starts_with("gpus.") && (key.ends_with(".name") || key.ends_with(".uuid")))
+    };
+    let mut environment = of(&|_| true, &is_of_machine);
+    // Keys that only some runs have: a GPU, or the unit that multiplies bfloat16.
+    let is_of_some = |key: &str| key.starts_with("gpus.") || key == "cpu.bf16_unit";
+    environment.retain(|difference| !is_of_some(&difference.key) || known_values(difference) > 1);
+    let is_cpu = |run: &Run| run.figure("devices_used") == Some("cpu");
+    let threads = of(&is_cpu, &|key| [THREADS, AVAILABLE].contains(&key));
+    if threads.iter().any(|difference| difference.key == THREADS) {
+        environment.extend(threads);
+        environment.sort_by(|a, b| a.key.cmp(&b.key));
+    }
+    environment
+}
+
+/// The number of distinct values over all runs.
+fn known_values(difference: &Difference) -> usize {
+    difference.values.iter().filter(|(value, _)| value.is_some()).count()
 }
 
 #[cfg(test)]

@@ -7,11 +7,10 @@ use super::{
     comparison::Comparison,
     configurations::THE_MACHINE,
     csv_file, csv_lines,
-    differing::{is_inferred, is_of_record},
+    differences::{is_inferred, is_of_record},
     grouping::{distinct, grouped},
     key::short,
     leaves::Leaves,
-    machines::environment,
     ranking::{Candidate, Ranking},
     run::{Run, SEEDS, mean},
     texts::Texts,
@@ -67,10 +66,10 @@ impl Effects {
     }
 
     fn estimate(ranking: &Ranking, settings: &[Point<'_>], from: &str) -> Result<Self, String> {
-        let keys: Vec<&str> = ranking.keys.iter().map(String::as_str).collect();
         let values: Vec<f64> = settings.iter().map(|(_, value)| *value).collect();
         let of_key = |(key, name)| (name, settings.iter().map(|(own, _)| own[key]).collect());
-        let axes: Vec<additive::Axis<'_>> = short(&keys).into_iter().enumerate().map(of_key).collect();
+        let axes: Vec<additive::Axis<'_>> =
+            short(&ranking.keys).into_iter().enumerate().map(of_key).collect();
         let shares = additive::shares(&axes, &values)?;
         let rest = (1.0 - shares.iter().sum::<f64>()).max(0.0);
         let effect = |(share, (_, own)): (f64, &additive::Axis<'_>)| {
@@ -93,7 +92,7 @@ fn same_values(comparison: &Comparison, ranking: &Ranking) -> Option<String> {
     let by_values = grouped(ranking.settings.iter().map(|own| (&own.values, own.places[0])));
     let (_, same) = by_values.into_iter().find(|(_, own)| own.len() > 1)?;
     let runs: Vec<&Run> = same.into_iter().map(|place| &comparison.runs[place]).collect();
-    let differs = |key: &&str| distinct(runs.iter().map(|run| environment(run, key))).len() > 1;
+    let differs = |key: &&str| distinct(runs.iter().map(|run| run.fact(key))).len() > 1;
     // What is learned is the same on all machines.
     let of_machine = THE_MACHINE.into_iter().filter(|key| !ranking.metric.is_learned && differs(key));
     let is_free = |key: &&str| key == &"name" || SEEDS.contains(key) || is_of_record(key) || is_inferred(key);
@@ -198,7 +197,6 @@ impl Comparison {
             Some(Err(reason)) => return format!("\nwhich axis matters is not known: {reason}\n"),
             Some(Ok(effects)) => effects,
         };
-        let keys: Vec<&str> = ranking.keys.iter().map(String::as_str).collect();
         let of_axis = |(key, effect): (&str, &Effect)| {
             let mut levels: Vec<_> = effect.levels.iter().collect();
             if !effect.are_ranges {
@@ -210,7 +208,8 @@ impl Comparison {
                 shown.map(|(level, value)| format!("{}: {}", escape_line(level), metric.word(*value)));
             [key.to_owned(), units::percent(effect.share), words.collect::<Vec<_>>().join(", ") + more]
         };
-        let axes = short(&keys).into_iter().zip(&effects.axes).filter(|(_, effect)| effect.levels.len() > 1);
+        let axes =
+            short(&ranking.keys).into_iter().zip(&effects.axes).filter(|(_, effect)| effect.levels.len() > 1);
         let rest = effects.rest.iter();
         let rest =
             rest.map(|(name, share, words)| [name.clone(), units::percent(*share), (*words).to_owned()]);

@@ -24,7 +24,6 @@ pub enum ReportError {
     /// With suggestions of similar names, and the list of all.
     #[error("no run has a column `{word}`")]
     NoColumn { word: String, hint: String },
-    /// A problem with a command's options.
     #[error("{message}")]
     Query { message: String, hint: Option<String> },
     #[error("no value of `{metric}` in {}", crate::units::counted(*runs as u64, "run"))]
@@ -49,6 +48,11 @@ pub enum ReportError {
 }
 
 impl ReportError {
+    /// A problem with a command's options.
+    pub fn query(message: impl Into<String>, hint: Option<&str>) -> Self {
+        Self::Query { message: message.into(), hint: hint.map(str::to_owned) }
+    }
+
     pub(super) fn read(path: &Path, source: io::Error) -> Self {
         Self::Read { path: path.to_owned(), source }
     }

@@ -38,9 +38,6 @@ pub enum Format {
 impl Comparison {
     /// The comparison in a format for other programs: a row for each run that the question shows, in a text format with its times;
     /// there of a single run a row for each figure.
-    ///
-    /// # Errors
-    /// The question names a column that no run has.
     pub fn export(&self, question: &Question, format: Format) -> Result<String, ReportError> {
         let mut columns = match format {
             Format::Csv | Format::Json => self.data_for(question)?,
@@ -99,18 +96,12 @@ impl Comparison {
         let ranked = rankings.iter().filter(|ranking| !ranking.settings.is_empty());
         let tables: Vec<String> = ranked.map(table).collect::<Result<_, ReportError>>()?;
         match &tables[..] {
-            [] => Err(ReportError::Query {
-                message: "no run that finished can be ranked".to_owned(),
-                hint: None,
-            }),
+            [] => Err(ReportError::query("no run that finished can be ranked", None)),
             tables => Ok(tables.join("\n")),
         }
     }
 
     /// Whether a run can be ranked, and a line on the runs of each ranking that cannot.
-    ///
-    /// # Errors
-    /// The question names a column that no run has.
     pub fn ranked(&self, question: &Question) -> Result<(bool, Vec<String>), ReportError> {
         let rankings = self.rankings(question)?;
         let lines = rankings.iter().map(|ranking| self.left_out(ranking).trim().to_owned());

@@ -58,8 +58,6 @@ impl Operator {
 }
 
 impl Filter {
-    /// # Errors
-    /// The text is no such expression, or names a column that no run has.
     pub(super) fn new(text: &str, runs: &[Run]) -> Result<Self, ReportError> {
         let alternative = |text: &str| {
             split_at_word(text, " and ")?.into_iter().map(|test| Test::new(test, runs)).collect()
@@ -70,9 +68,7 @@ impl Filter {
     pub(super) fn holds(&self, run: &Run) -> bool {
         self.0.iter().any(|tests| tests.iter().all(|test| test.holds(run)))
     }
-}
 
-impl Filter {
     /// A tested column that depends on a run's outcome, if there is one.
     pub(super) fn outcome(&self, runs: &[Run]) -> Option<&str> {
         let mut keys = self.0.iter().flatten().map(|test| &test.key);
@@ -105,7 +101,7 @@ fn split_at_word<'t>(text: &'t str, word: &str) -> Result<Vec<&'t str>, ReportEr
     if quote.is_some() || depth > 0 {
         let what = if quote.is_some() { "a quote" } else { "a bracket" };
         let message = format!("{what} in `{}` does not close", text.trim());
-        return Err(ReportError::Query { message, hint: Some(HINT.to_owned()) });
+        return Err(ReportError::query(message, Some(HINT)));
     }
     parts.push(&text[begin..]);
     Ok(parts)
@@ -115,7 +111,7 @@ impl Test {
     fn new(text: &str, runs: &[Run]) -> Result<Self, ReportError> {
         let is_joined = text.contains(['(', '&', '|']);
         let hint = if is_joined { JOINED } else { HINT };
-        let wrong = |message: String| ReportError::Query { message, hint: Some(hint.to_owned()) };
+        let wrong = |message: String| ReportError::query(message, Some(hint));
         let (name, operator, value) = Operator::split(text)
             .filter(|(name, _, value)| !name.is_empty() && !value.is_empty())
             .ok_or_else(|| wrong(format!("`{}` is no comparison", text.trim())))?;

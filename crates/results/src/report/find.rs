@@ -71,6 +71,15 @@ pub fn find_one(path: &str) -> Result<Found, ReportError> {
     }
 }
 
+/// The folders of runs, and of the trials of sweeps that have run.
+pub(super) fn run_folders(found: Vec<Found>) -> Result<Vec<PathBuf>, ReportError> {
+    let of = |found| match found {
+        Found::Run(folder) => Ok(vec![folder]),
+        Found::Sweep(folder) => Ok(folders_in(&folder)?.into_iter().filter(|trial| is_run(trial)).collect()),
+    };
+    Ok(found.into_iter().map(of).collect::<Result<Vec<_>, _>>()?.concat())
+}
+
 /// A number that changes when a file of these runs and sweeps changes. It reads no file contents.
 pub fn fingerprint(paths: &[String]) -> Result<u64, ReportError> {
     let mut hasher = DefaultHasher::new();

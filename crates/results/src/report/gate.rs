@@ -52,11 +52,9 @@ pub struct Verdict {
 
 impl Condition {
     fn new(text: &str, own: &Comparison, base: Option<&Comparison>) -> Result<Self, ReportError> {
-        let wrong = |message: String| {
-            let hint =
-                "as in `--fail-if 'median(steps_per_s) < 0.95 * baseline'` or `mean(validation.loss) > 0.1`";
-            ReportError::Query { message, hint: Some(hint.to_owned()) }
-        };
+        let hint =
+            "as in `--fail-if 'median(steps_per_s) < 0.95 * baseline'` or `mean(validation.loss) > 0.1`";
+        let wrong = |message: String| ReportError::query(message, Some(hint));
         let no_condition = || wrong(format!("`{text}` is no condition"));
         let (left, operator, right) = Operator::split(text).ok_or_else(no_condition)?;
         let (name, rest) = left.split_once('(').ok_or_else(no_condition)?;
@@ -175,15 +173,15 @@ pub fn gate(
     let condition = Condition::new(text, own, base)?;
     if condition.is_relative && base.is_none() {
         let message = format!("`{text}` needs a baseline");
-        let hint = Some("`--baseline PATH`, or a second path: the first is the baseline".to_owned());
-        return Err(ReportError::Query { message, hint });
+        let hint = "`--baseline PATH`, or a second path: the first is the baseline";
+        return Err(ReportError::query(message, Some(hint)));
     }
     let base = base.filter(|_| condition.is_relative);
     let has_finished = |group: &Comparison| group.runs.iter().any(|run| run.status == FINISHED);
     if let Some(group) = [own].into_iter().chain(base).find(|group| !has_finished(group)) {
         let runs = units::counted(group.runs.len() as u64, "run");
         let message = format!("none of {runs} has finished, so that nothing can be held against a bound");
-        return Err(ReportError::Query { message, hint: None });
+        return Err(ReportError::query(message, None));
     }
     let mut warnings = Vec::new();
     let runs = own.runs.iter().chain(base.iter().flat_map(|base| &base.runs));
@@ -191,8 +189,7 @@ pub fn gate(
     if !condition.metric.is_learned {
         warnings.extend(all.warning().into_iter().chain(all.builds()));
     } else if let Some(message) = all.task_difference().filter(|_| condition.is_relative) {
-        let hint = Some("hold runs against a baseline of their own task".to_owned());
-        return Err(ReportError::Query { message, hint });
+        return Err(ReportError::query(message, Some("hold runs against a baseline of their own task")));
     }
     let matched = Matched::new(own, base.unwrap_or(own), &condition.metric, by)?;
     let mut verdict = Verdict { text: format!("fail if {text}\n"), fails: false, warnings };

@@ -21,17 +21,14 @@ impl Comparison {
         let places: Vec<usize> = (0..self.runs.len()).collect();
         let mut declared = Metric::declared(&self.runs, &places);
         if declared.len() > 1 {
-            let hint = Some("`--metric` ranks all runs by one".to_owned());
-            return Err(ReportError::Query { message: self.in_words(&declared), hint });
+            let hint = "`--metric` ranks all runs by one";
+            return Err(ReportError::query(self.in_words(&declared), Some(hint)));
         }
         declared.pop().map(|(metric, _)| metric).ok_or_else(nothing_learned)
     }
 
     /// The metric for a comparison with other runs: the named one, or the one these runs are judged by. A
     /// best value is never compared with a last one.
-    ///
-    /// # Errors
-    /// No run here has the metric, or the runs are judged by different ones.
     pub(super) fn metric_against(&self, base: &Self, name: Option<&str>) -> Result<Metric, ReportError> {
         let own = self.metric(name)?;
         let all: Vec<_> = self.runs.iter().chain(&base.runs).cloned().collect();
@@ -82,7 +79,6 @@ impl Comparison {
 }
 
 fn nothing_learned() -> ReportError {
-    let message = "no run learned anything that could rank it".to_owned();
-    let hint = Some("`--metric` names another figure, such as `steps_per_s`".to_owned());
-    ReportError::Query { message, hint }
+    let hint = "`--metric` names another figure, such as `steps_per_s`";
+    ReportError::query("no run learned anything that could rank it", Some(hint))
 }

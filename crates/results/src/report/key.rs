@@ -69,18 +69,15 @@ impl Key {
         if found.is_empty() {
             let last = known().flat_map(|name| [name, name.rsplit('.').next().unwrap_or(name)]);
             let near = nearest(word, last).map(|near| format!("did you mean `{near}`?"));
-            let axes: Vec<&str> = distinct(runs.iter().flat_map(|run| &run.axes))
-                .into_iter()
-                .map(|(axis, _)| axis.as_str())
-                .collect();
-            let all = short(&distinct(axes)).into_iter().chain(["status"]).chain(known_figures(runs));
+            let axes = distinct(runs.iter().flat_map(|run| &run.axes).map(|(axis, _)| axis));
+            let all = short(&axes).into_iter().chain(["status"]).chain(known_figures(runs));
             let hint = format!("{}, and the keys of their spec", runs_have(near.as_deref(), all));
             return Err(ReportError::NoColumn { word: word.to_owned(), hint });
         }
         let has_two = |run: &Run| found.iter().filter(|name| value(run, name).is_some()).count() > 1;
         if runs.iter().any(has_two) {
-            let hint = Some(format!("name one of `{}`", found.join("`, `")));
-            return Err(ReportError::Query { message: format!("`{word}` stands for several keys"), hint });
+            let hint = format!("name one of `{}`", found.join("`, `"));
+            return Err(ReportError::query(format!("`{word}` stands for several keys"), Some(&hint)));
         }
         Ok(Self(found.into_iter().map(str::to_owned).collect()))
     }
@@ -158,7 +155,7 @@ fn value<'a>(run: &'a Run, name: &str) -> Option<&'a str> {
             .learned(name)
             .or_else(|| run.axis(name))
             .or_else(|| run.figure(name))
-            .or_else(|| run.environment.as_ref()?.get(name)),
+            .or_else(|| run.fact(name)),
     }
 }
 

@@ -137,8 +137,7 @@ impl Entry {
     }
 
     pub(super) fn started(&self) -> &str {
-        let started = self.runs.iter().find_map(|run| run.environment.as_ref()?.get("started"));
-        started.unwrap_or_default()
+        self.runs.iter().find_map(|run| run.fact("started")).unwrap_or_default()
     }
 
     pub(super) fn value(&self) -> Option<f64> {
@@ -165,9 +164,6 @@ pub struct ListRequest<'a> {
 }
 
 /// Lists runs and sweeps, the newest last, for `width` columns.
-///
-/// # Errors
-/// The path holds no run, or an option names a column that no run has.
 pub fn list(request: &ListRequest<'_>, width: usize) -> Result<String, ReportError> {
     let (mut found, mut all) = (read(request.path)?, Vec::new());
     for (own, runs) in &mut found {
@@ -302,7 +298,6 @@ fn columns_without(entries: &[Entry], without: Without) -> (Vec<Column>, Vec<Str
     (columns, notes)
 }
 
-/// The folder that all of them are in.
 fn common_folder(entries: &[Entry]) -> Option<&Path> {
     let first = entries.first()?.folder.parent()?;
     let has_all = |folder: &&Path| entries.iter().all(|entry| entry.folder.starts_with(folder));
@@ -320,9 +315,6 @@ fn read(path: &str) -> Result<Vec<(Found, Vec<Run>)>, ReportError> {
 }
 
 /// The folder of the newest run or sweep of a path.
-///
-/// # Errors
-/// The path holds no run.
 pub fn latest(path: &str) -> Result<PathBuf, ReportError> {
     let found = find::find(&[path.to_owned()])?.into_iter().map(|found| (started(&found), found));
     let newest = found.max_by(|a, b| a.0.cmp(&b.0));

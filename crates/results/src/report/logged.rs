@@ -4,8 +4,7 @@ use std::{collections::BTreeMap, path::Path};
 
 use super::{
     ReportError,
-    cells::is_validation,
-    csv_lines::{find_columns, scan},
+    csv_lines::{find_columns, is_validation, scan},
     live,
     metric_ends::Ends,
 };

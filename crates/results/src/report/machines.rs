@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::{
-    differing::{AVAILABLE, THREADS},
+    differences::{AVAILABLE, THREADS},
     leaves::Leaves,
     run::Run,
 };
@@ -51,9 +51,4 @@ impl<'a> Machine<'a> {
 pub(super) fn is_decisive(key: &str) -> bool {
     let of_gpu = key.strip_prefix("gpus.").and_then(|rest| rest.split_once('.')).map(|(_, key)| key);
     DECIDES_TIMES.contains(&key) || of_gpu.is_some_and(|key| DECIDES_GPU_TIMES.contains(&key))
-}
-
-/// A value of a run's environment.
-pub(super) fn environment<'a>(run: &'a Run, key: &str) -> Option<&'a str> {
-    run.environment.as_ref()?.get(key)
 }

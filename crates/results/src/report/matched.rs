@@ -1,5 +1,7 @@
 //! Compares two groups of runs setting by setting, matched by the axes that both have.
 
+use std::collections::{HashMap, HashSet};
+
 use super::{
     ReportError,
     answer::{more, p_value},
@@ -14,7 +16,6 @@ use super::{
     ranking::{Candidate, Ranking},
     run::{REPEAT, Run, SEEDS},
     student::holm,
-    unshared::unshared,
 };
 use crate::{host::escape_line, units};
 
@@ -83,7 +84,7 @@ impl Matched {
             let value = |(key, value): (&String, &String)| run.table(key).unwrap_or(value).to_owned();
             keys.iter().zip(&setting.values).map(value).collect()
         };
-        let mut others: std::collections::HashMap<Vec<String>, Candidate> =
+        let mut others: HashMap<Vec<String>, Candidate> =
             rank(base)?.into_iter().map(|setting| (written(base, &setting), setting)).collect();
         let pair = |setting: Candidate| {
             let base = others.remove(&written(own, &setting))?;
@@ -94,7 +95,7 @@ impl Matched {
         let pairs: Vec<Pair> = rank(own)?.into_iter().filter_map(pair).collect();
         if pairs.is_empty() {
             let message = format!("no finished runs of both share a setting of {}", keys.join(", "));
-            return Err(ReportError::Query { message, hint: None });
+            return Err(ReportError::query(message, None));
         }
         let was_run = |values: &[String]| {
             let is_it =
@@ -115,8 +116,7 @@ impl Matched {
 
     /// The values of a setting with their keys.
     pub(super) fn words(&self, values: &[String]) -> String {
-        let keys: Vec<&str> = self.keys.iter().map(String::as_str).collect();
-        let words = short(&keys).into_iter().zip(values).map(|(key, value)| format!("{key} {value}"));
+        let words = short(&self.keys).into_iter().zip(values).map(|(key, value)| format!("{key} {value}"));
         words.collect::<Vec<_>>().join(" ")
     }
 }
@@ -152,9 +152,9 @@ impl<'a> Against<'a> {
         let mut order: Vec<usize> = (0..pairs.len()).collect();
         if let Some(sort) = &question.sort {
             let (direction, word) = Direction::from_sort(sort);
-            let keys: Vec<&str> = self.matched.keys.iter().map(String::as_str).collect();
-            let names = short(&keys);
-            let key = names.iter().zip(&keys).position(|(name, key)| [*name, *key].contains(&word));
+            let names = short(&self.matched.keys);
+            let key =
+                names.iter().zip(&self.matched.keys).position(|(name, key)| *name == word || key == word);
             let text = |pair: usize| key.map_or("", |key| pairs[pair].own.values[key].as_str());
             let number = |pair: usize| match word {
                 _ if key.is_some() => text(pair).parse().unwrap_or(f64::INFINITY),
@@ -167,10 +167,7 @@ impl<'a> Against<'a> {
             if key.is_none() && !FIGURES.contains(&word) {
                 let columns = [&names[..], &FIGURES].concat().join(", ");
                 let message = format!("the settings of two sweeps have no column `{word}`");
-                return Err(ReportError::Query {
-                    message,
-                    hint: Some(format!("`--sort` takes one of {columns}")),
-                });
+                return Err(ReportError::query(message, Some(&format!("`--sort` takes one of {columns}"))));
             }
             order = direction.order(pairs.len(), number, text);
         }
@@ -224,11 +221,10 @@ impl<'a> Against<'a> {
     }
 
     fn columns(&self) -> Vec<Column> {
-        let keys: Vec<&str> = self.matched.keys.iter().map(String::as_str).collect();
         let pairs = || self.shown.iter().map(|&pair| &self.matched.pairs[pair]);
         let column =
             |title: &str, cell: &dyn Fn(&Pair) -> String| Column::of_numbers(title, pairs().map(cell));
-        let mut columns: Vec<Column> = short(&keys)
+        let mut columns: Vec<Column> = short(&self.matched.keys)
             .into_iter()
             .enumerate()
             .map(|(key, title)| column(title, &|pair| pair.own.values[key].clone()))
@@ -251,4 +247,24 @@ impl<'a> Against<'a> {
         }
         columns
     }
+}
+
+/// `best #3 lr 0.01, 0.0611 [0.0590, 0.0632]; not shared: 2 settings (#1, 2)`; empty if no run can be ranked.
+fn unshared(sweep: &Comparison, shared: &[&Candidate], metric: &Metric) -> String {
+    let places: Vec<usize> = (0..sweep.runs.len()).collect();
+    let Ok(ranking) = Ranking::new(sweep, &places, metric, &[]) else { return String::new() };
+    let Some(best) = ranking.settings.first() else { return String::new() };
+    let value = metric.with_interval(best.value, best.interval);
+    let shared: HashSet<usize> = shared.iter().flat_map(|setting| setting.places.iter().copied()).collect();
+    let is_alone = |setting: &&Candidate| setting.places.iter().all(|place| !shared.contains(place));
+    let alone = ranking.settings.iter().filter(is_alone);
+    let places: Vec<usize> = alone.map(|setting| setting.places[0]).collect();
+    let alone = match places.len() {
+        0 => String::new(),
+        count => {
+            let settings = units::counted(count as u64, "setting");
+            format!("; not shared: {settings} ({})", sweep.numbers(&places))
+        }
+    };
+    format!("best {}, {value}{alone}", ranking.name(sweep, best))
 }

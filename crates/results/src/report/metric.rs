@@ -49,7 +49,7 @@ impl Metric {
             let near = nearest(name, words).map(|near| format!("did you mean `{near}`?"));
             let hint =
                 format!("{}; `logging.metrics` adds more to later runs", runs_have(near.as_deref(), known));
-            ReportError::Query { message: format!("no run has the metric `{name}`"), hint: Some(hint) }
+            ReportError::query(format!("no run has the metric `{name}`"), Some(&hint))
         })
     }
 
@@ -80,8 +80,7 @@ impl Metric {
         let names = distinct(have_best.map(Run::monitor));
         if names.len() > 1 {
             let message = format!("`{BEST}` is of different metrics: {}", names.join(", "));
-            let hint = Some("name one of them".to_owned());
-            return Err(ReportError::Query { message, hint });
+            return Err(ReportError::query(message, Some("name one of them")));
         }
         Ok(names.first().map(|name| Self { is_last: false, ..Self::from_key(Key::full(name), runs) }))
     }

@@ -14,8 +14,7 @@ use csv::ByteRecord;
 
 use super::{
     ReportError,
-    cells::{is_validation, parsed, wrong},
-    csv_lines::{BLOCK, Fault, Position, find_columns, take_lines},
+    csv_lines::{BLOCK, Fault, Position, find_columns, is_validation, parsed, take_lines, wrong},
     metric_ends::{Ends, EpochValues, Validation, keep},
     series::Series,
 };

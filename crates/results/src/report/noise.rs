@@ -24,8 +24,7 @@ pub(super) fn warnings(
     let during = |so: &dyn Fn(&Run) -> bool| -> Option<String> {
         let found = runs.iter().enumerate().filter(|(_, run)| so(run));
         let numbers: Vec<usize> = found.map(|(place, _)| place + number).collect();
-        let several = if numbers.len() == 1 { "" } else { "s" };
-        (!numbers.is_empty()).then(|| format!("during {word}{several} {}", units::numbers(&numbers)))
+        (!numbers.is_empty()).then(|| format!("during {}", units::numbered(word, &numbers)))
     };
     let most = |figure: &dyn Fn(&Run) -> f64| runs.iter().map(figure).fold(0.0, f64::max);
     let cores = |run: &Run| run.environment_number("cpu.logical_cores").unwrap_or(1.0);
@@ -42,8 +41,7 @@ pub(super) fn warnings(
         ("during.throttled", "a power or thermal limit throttled a GPU"),
         ("during.others", "other processes computed on a GPU"),
     ] {
-        let found =
-            |run: &Run| run.environment.as_ref()?.get(key).filter(|text| *text != "[]").map(str::to_owned);
+        let found = |run: &Run| run.fact(key).filter(|text| *text != "[]").map(str::to_owned);
         lines.extend(during(&|run| found(run).is_some()).map(|during| {
             let which = runs.iter().find_map(found).unwrap_or_default();
             format!("{what} {during}: {which}")

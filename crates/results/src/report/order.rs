@@ -74,9 +74,6 @@ pub(super) const BESIDE: [(&str, &str); 4] = [
 impl Comparison {
     /// Which lines of a table are shown, in order. Each line has several runs, whose median is used for
     /// sorting.
-    ///
-    /// # Errors
-    /// The question names a column that no run has.
     pub(super) fn shown(&self, question: &Question, lines: &[&[usize]]) -> Result<Vec<usize>, ReportError> {
         let mut shown: Vec<usize> = (0..lines.len()).collect();
         if let Some(word) = &question.sort {
@@ -97,13 +94,8 @@ impl Comparison {
         shown.truncate(question.top);
         Ok(shown)
     }
-}
 
-impl Comparison {
     /// The settings that a question shows, in its order.
-    ///
-    /// # Errors
-    /// The question names a column that no run has.
     pub(super) fn shown_settings<'a>(
         &self,
         ranking: &'a Ranking,
@@ -116,9 +108,6 @@ impl Comparison {
 
     /// The runs that a question shows: in its order, else those of the best setting first where it names a metric or takes fewer
     /// than all. Only runs that finished can be the best.
-    ///
-    /// # Errors
-    /// The question names a metric or column that no run has.
     pub(super) fn shown_runs(&self, question: &Question) -> Result<Vec<usize>, ReportError> {
         let mut order: Vec<usize> = (0..self.runs.len()).collect();
         let takes_best = question.top < order.len() && question.sort.is_none() && !self.is_about_times();
@@ -150,8 +139,8 @@ impl Ranking {
     fn by_title(&self, question: &Question) -> Option<Vec<usize>> {
         let sort = question.sort.as_deref()?;
         let (direction, word) = Direction::from_sort(sort);
-        let keys: Vec<&str> = self.keys.iter().map(String::as_str).collect();
-        if short(&keys).iter().chain(&keys).any(|key| *key == word) {
+
+        if short(&self.keys).contains(&word) || self.keys.iter().any(|key| key == word) {
             return None;
         }
         let figure: &dyn Fn(&Candidate) -> f64 = match word {

@@ -1,13 +1,15 @@
 //! `--pivot A,B`: a metric by two keys, folded over everything else.
 
+use std::collections::HashMap;
+
 use super::{
     ReportError,
     comparison::Comparison,
     grid::{self, Column},
-    grouping::distinct,
+    grouping::levels,
     key::short,
     order::Question,
-    ranking::Ranking,
+    ranking::{Candidate, Ranking},
 };
 
 impl Comparison {
@@ -28,8 +30,7 @@ impl Comparison {
     /// The rankings of a question with two keys.
     pub(super) fn pivoted(&self, question: &Question) -> Result<Vec<Ranking>, ReportError> {
         if question.by.len() != 2 {
-            let message = "`--pivot` takes two keys: `--pivot lr,out_features`".to_owned();
-            return Err(ReportError::Query { message, hint: None });
+            return Err(ReportError::query("`--pivot` takes two keys: `--pivot lr,out_features`", None));
         }
         self.rankings(question)
     }
@@ -38,16 +39,12 @@ impl Comparison {
 impl Ranking {
     /// A row per value of the first key, a column per value of the second.
     pub(super) fn pivot(&self) -> Vec<Column> {
-        let values = |key: usize| {
-            let mut values = distinct(self.settings.iter().map(|setting| setting.values[key].as_str()));
-            let number = |value: &str| value.parse::<f64>().unwrap_or(f64::INFINITY);
-            values.sort_by(|a, b| number(a).total_cmp(&number(b)).then_with(|| a.cmp(b)));
-            values
-        };
-        let keys: Vec<&str> = self.keys.iter().map(String::as_str).collect();
-        let names = short(&keys);
+        let values = |key: usize| levels(self.settings.iter().map(|setting| setting.values[key].as_str()));
+        let by_values: HashMap<_, &Candidate> =
+            self.settings.iter().map(|own| (&own.values[..], own)).collect();
+        let names = short(&self.keys);
         let cell = |row: &str, column: &str| {
-            let found = self.settings.iter().find(|setting| setting.values == [row, column]);
+            let found = by_values.get(&[row.to_owned(), column.to_owned()][..]);
             found.map(|found| self.metric.with_interval(found.value, found.interval)).unwrap_or_default()
         };
         let rows = values(0);

@@ -7,7 +7,7 @@ use super::{
     comparison::Comparison,
     configurations::{Configuration, FINISHED, STOPPED},
     difference_of_means::{MeanDifference, Sample},
-    differing,
+    differences,
     grouping::{distinct, grouped},
     key::{Key, short},
     metric::Metric,
@@ -67,9 +67,6 @@ pub(super) struct Ranking {
 impl Ranking {
     /// Ranks the runs at `places`, folded over everything except the keys of `by`, or over seeds if there are
     /// none, and compares each setting with the best.
-    ///
-    /// # Errors
-    /// A key of `by` is unknown.
     pub(super) fn new(
         comparison: &Comparison,
         places: &[usize],
@@ -82,9 +79,6 @@ impl Ranking {
     }
 
     /// The same without differences and p-values, which take long for many settings.
-    ///
-    /// # Errors
-    /// A key of `by` is unknown.
     pub(super) fn sorted(
         comparison: &Comparison,
         places: &[usize],
@@ -113,8 +107,8 @@ impl Ranking {
             };
             keys.retain(|key| distinct(alike.iter().filter_map(|&place| value(key, place))).len() > 1);
             let alike: Vec<&Run> = alike.iter().map(|&place| &runs[place]).collect();
-            keys.retain(|key| !differing::names_same_rows(key, &alike));
-            differing::keep_telling(&mut keys, &alike);
+            keys.retain(|key| !differences::names_same_rows(key, &alike));
+            differences::keep_telling(&mut keys, &alike);
         } else {
             let values = |place: &usize| by.iter().map(|key| key.value(&runs[*place])).collect::<Vec<_>>();
             groups = grouped(groups.into_iter().flatten().map(|place| (values(&place), place)))
@@ -192,8 +186,7 @@ impl Ranking {
 
 /// ` lr 0.03 width 32`.
 pub(super) fn named<'a>(keys: &[String], values: impl Iterator<Item = &'a str>) -> String {
-    let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
-    let values = short(&keys).into_iter().zip(values);
+    let values = short(keys).into_iter().zip(values);
     // A key that varies only where others have given values has none elsewhere.
     let values = values.filter(|(_, value)| !value.is_empty());
     let mut words: Vec<String> =
@@ -240,9 +233,7 @@ impl Candidate {
             p: None,
         })
     }
-}
 
-impl Candidate {
     /// Its mean minus `factor` times that of another.
     pub(super) fn minus(&self, other: &Self, factor: f64) -> MeanDifference {
         MeanDifference::new(&self.samples, &other.samples, factor, self.shared.max(other.shared))

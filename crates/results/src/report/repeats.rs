@@ -1,5 +1,7 @@
 //! The table of configurations: repeats combined, with medians and intervals.
 
+use std::collections::HashMap;
+
 use super::{
     configurations::Configuration,
     differences,
@@ -124,7 +126,10 @@ fn ratio_column(runs: &[Run], configurations: &[Configuration], kinds: &[&str]) 
         let within = Estimate::from_values(&within.iter().map(|(own, base)| own / base).collect::<Vec<_>>());
         ratio.times = within.map_or(ratio.times, |within| within.median);
     }
-    speeds::column(&ratios, kinds, |place| configurations[place].name(configurations))
+    let mut counts: HashMap<_, usize> = HashMap::new();
+    configurations.iter().for_each(|c| *counts.entry(&c.axes).or_default() += 1);
+    let name = |c: &Configuration| c.name(counts[&c.axes] > 1);
+    speeds::column(&ratios, kinds, |place| name(&configurations[place]))
 }
 
 fn speed<'a>(runs: &'a [Run], c: &Configuration) -> Option<Speed<'a>> {

@@ -215,17 +215,12 @@ impl Run {
                 known.push(("best_step", best.step.to_string()));
             }
         }
-        if let Some(environment) = &self.environment {
-            let leaf = |key: &str| environment.get(key).map(str::to_owned);
-            known.extend(leaf("devices.requested").map(|text| ("devices_requested", text)));
-            known.extend(leaf("devices.virtual").map(|text| ("virtual", text)));
-            // Writes `["gpu:0", "gpu:1"]` as `gpu:0;gpu:1`.
-            let names = |text: String| text.trim_matches(['[', ']']).replace('"', "").replace(", ", ";");
-            known.extend(leaf("devices.used").map(|text| ("devices_used", names(text))));
-        }
-        known.extend(
-            self.spec.as_ref().and_then(|spec| spec.get("name")).map(|name| ("name", name.to_owned())),
-        );
+        known.extend(self.fact("devices.requested").map(|text| ("devices_requested", text.to_owned())));
+        known.extend(self.fact("devices.virtual").map(|text| ("virtual", text.to_owned())));
+        // Writes `["gpu:0", "gpu:1"]` as `gpu:0;gpu:1`.
+        let names = |text: &str| text.trim_matches(['[', ']']).replace('"', "").replace(", ", ";");
+        known.extend(self.fact("devices.used").map(|text| ("devices_used", names(text))));
+        known.extend(self.setting("name").map(|name| ("name", name.to_owned())));
         self.take_figures(known.iter().map(|(column, cell)| (*column, cell.as_str())));
         Ok(())
     }
@@ -243,13 +238,23 @@ impl Run {
         self.figure(column)?.parse().ok()
     }
 
+    /// A fact of its environment.
+    pub(super) fn fact(&self, key: &str) -> Option<&str> {
+        self.environment.as_ref()?.get(key)
+    }
+
+    /// A setting of its spec.
+    pub(super) fn setting(&self, key: &str) -> Option<&str> {
+        self.spec.as_ref()?.get(key)
+    }
+
     pub(super) fn environment_number(&self, key: &str) -> Option<f64> {
-        self.environment.as_ref()?.get(key)?.parse().ok()
+        self.fact(key)?.parse().ok()
     }
 
     /// The digest of its data; older versions did not record it.
     pub(super) fn digest(&self) -> Option<&str> {
-        self.figure("data_digest").or_else(|| self.environment.as_ref()?.get("data.digest"))
+        self.figure("data_digest").or_else(|| self.fact("data.digest"))
     }
 
     /// The digest by which its rows are known; none where each seed draws others.
@@ -259,7 +264,7 @@ impl Run {
 
     /// Whether the digest of its data is of samples of large files, so that other rows may have the same.
     pub(super) fn is_sampled(&self) -> bool {
-        self.environment.as_ref().and_then(|environment| environment.get("data.sampled")) == Some("true")
+        self.fact("data.sampled") == Some("true")
     }
 
     /// Whether its rows are drawn anew for each seed.
@@ -278,7 +283,7 @@ impl Run {
     }
 
     pub(super) fn kind(&self) -> &str {
-        self.spec.as_ref().and_then(|spec| spec.get("kind")).unwrap_or("train")
+        self.setting("kind").unwrap_or("train")
     }
 
     /// Whether its training losses are means of epochs.
@@ -389,7 +394,7 @@ impl Run {
 
     /// The value of an axis, from the sweep or else from the spec.
     pub(super) fn axis(&self, key: &str) -> Option<&str> {
-        value_of(&self.axes, key).or_else(|| self.spec.as_ref()?.get(key))
+        value_of(&self.axes, key).or_else(|| self.setting(key))
     }
 }
 

@@ -23,16 +23,12 @@ use super::{
 use crate::{host::escape_line, record::summary_columns};
 
 /// A run in figures, with what it ran; of a sweep what it came to, for a terminal of `width` columns.
-///
-/// # Errors
-/// The path holds no run or several, or a file of it is malformed.
 pub fn show(path: &str, width: u16) -> Result<String, ReportError> {
     let comparison = match find::find_one(path)? {
         Found::Sweep(folder) => return sweep_end(&folder, width),
         Found::Run(folder) => of_run(&folder)?,
     };
     let run = &comparison.runs[0];
-    let of_environment = |key: &str| run.environment.as_ref()?.get(key);
     let axes: Vec<String> = run
         .axes
         .iter()
@@ -42,8 +38,8 @@ pub fn show(path: &str, width: u16) -> Result<String, ReportError> {
     let lines = [
         ("trial", Some(axes.join(" "))),
         ("seed", run.axis("seed").map(str::to_owned)),
-        ("started", of_environment("started").map(str::to_owned)),
-        ("command", of_environment("command").map(str::to_owned)),
+        ("started", run.fact("started").map(str::to_owned)),
+        ("command", run.fact("command").map(str::to_owned)),
         ("tags", Some(run.tags.join(" "))),
         (status_in_words(run), Some(run.reason.clone())),
     ];
@@ -57,9 +53,6 @@ pub fn show(path: &str, width: u16) -> Result<String, ReportError> {
 }
 
 /// The same as one JSON object, with all figures as in the files; of a sweep its settings, best first, and its trials.
-///
-/// # Errors
-/// As for [`show`].
 pub fn show_json(path: &str) -> Result<String, ReportError> {
     let object = match find::find_one(path)? {
         Found::Sweep(folder) => json_of_sweep(&folder)?,
@@ -88,7 +81,6 @@ fn of_run(folder: &Path) -> Result<Comparison, ReportError> {
 }
 
 fn json_of_run(run: &Run) -> Value {
-    let of_environment = |key: &str| run.environment.as_ref()?.get(key);
     let known = |key: &str, text: Option<&str>| json_value(key, text.unwrap_or_default().to_owned());
     let axes: Map<_, _> =
         run.axes.iter().map(|(key, _)| (key.clone(), known(key, run.written(key)))).collect();
@@ -109,8 +101,8 @@ fn json_of_run(run: &Run) -> Value {
         "path": run.path,
         "trial": axes,
         "seed": known("seed", run.axis("seed")),
-        "started": of_environment("started"),
-        "command": of_environment("command"),
+        "started": run.fact("started"),
+        "command": run.fact("command"),
         "tags": run.tags,
         "status": run.status,
         "reason": known("reason", Some(&run.reason)),

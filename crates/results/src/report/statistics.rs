@@ -89,7 +89,8 @@ fn below(count: usize) -> impl Iterator<Item = f64> {
     })
 }
 
-fn median(sorted: &[f64]) -> f64 {
+/// The median of sorted values, of which there is one at least.
+pub(super) fn median(sorted: &[f64]) -> f64 {
     let half = sorted.len() / 2;
     if sorted.len().is_multiple_of(2) { f64::midpoint(sorted[half - 1], sorted[half]) } else { sorted[half] }
 }

@@ -90,7 +90,7 @@ impl DeviceSweep {
 fn groups(runs: &[Run]) -> Vec<(String, Vec<&Run>)> {
     let chooses = |key: &str| DEVICE_AXES.contains(&key);
     // Trials that ran side by side shared the machine, so their times do not count.
-    let is_alone = |run: &Run| run.environment.as_ref().is_none_or(|own| own.get("host.jobs").is_none());
+    let is_alone = |run: &Run| run.fact("host.jobs").is_none();
     let finished = runs.iter().filter(|run| run.status == "finished" && is_alone(run));
     let trials = finished.filter(|run| run.axes.iter().any(|(key, _)| chooses(key)));
     grouped(trials.map(|run| {

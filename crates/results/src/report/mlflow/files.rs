@@ -31,10 +31,8 @@ impl Folder {
     /// # Errors
     /// It lies in a run's folder, or contains something else.
     pub fn store(path: &Path) -> Result<Self, ReportError> {
-        let refused = |why| ReportError::Query {
-            message: format!("`{}` {why}", path.display()),
-            hint: Some("name a new folder, or one that holds MLflow's experiments".to_owned()),
-        };
+        let hint = "name a new folder, or one that holds MLflow's experiments";
+        let refused = |why| ReportError::query(format!("`{}` {why}", path.display()), Some(hint));
         let absolute = std::path::absolute(path).map_err(|e| ReportError::read(path, e))?;
         let real = absolute.ancestors().find_map(|folder| folder.canonicalize().ok()).unwrap_or_default();
         if real.ancestors().any(|folder| is_run(folder) || is_sweep(folder)) {

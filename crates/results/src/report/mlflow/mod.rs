@@ -48,7 +48,6 @@ const WORDS: [&str; 10] = [
 /// Returns the number of runs written: one per trial, and one for the sweep that contains them.
 ///
 /// # Errors
-/// The path does not name exactly one, it cannot be read or written, or the store has it already.
 /// There is not one, it cannot be read or written, or the store has it.
 pub fn write_mlflow(path: &str, to: &Path) -> Result<usize, ReportError> {
     let mut fault = None;
@@ -144,7 +143,7 @@ impl Entry {
         let best = best.map(|(metric, cell)| (best_column(&metric), format!("{at} {cell} {best_step}\n")));
         entry.metrics.extend(best);
         entry.tags.insert("status".to_owned(), run.status.clone());
-        let known = |key: &str| run.environment.as_ref()?.get(key).map(str::to_owned);
+        let known = |key: &str| run.fact(key).map(str::to_owned);
         let description = run.axis("description").filter(|text| !text.is_empty()).map(str::to_owned);
         let more = [
             ("mlflow.parentRunId", parent.map(str::to_owned)),
@@ -182,7 +181,7 @@ fn status(status: &str) -> u8 {
 }
 
 fn started(run: &Run) -> i64 {
-    let text = run.environment.as_ref().and_then(|leaves| leaves.get("started"));
+    let text = run.fact("started");
     let time = text.and_then(|text| DateTime::parse_from_rfc3339(text).ok());
     time.map_or(0, |time| time.timestamp_millis())
 }
@@ -243,10 +242,9 @@ impl Experiment {
         if !self.folder.has(&format!("{}/meta.yaml", entry.id)) {
             return Ok(());
         }
-        Err(ReportError::Query {
-            message: format!("`{}` is in the store: its run is `{}`", entry.folder.display(), entry.id),
-            hint: Some("delete that run in MLflow and run `mlflow gc`, or name another folder".to_owned()),
-        })
+        let message = format!("`{}` is in the store: its run is `{}`", entry.folder.display(), entry.id);
+        let hint = "delete that run in MLflow and run `mlflow gc`, or name another folder";
+        Err(ReportError::query(message, Some(hint)))
     }
 
     /// Writes everything except the file that makes the run visible.

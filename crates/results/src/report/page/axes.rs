@@ -5,11 +5,11 @@ use super::{
     heat::HeatMap,
     html::Html,
     parallel::parallel,
-    scale::{Drawn, MOST_SETTINGS, Scale, levels},
+    scale::{Drawn, MOST_SETTINGS, Scale},
     svg::{self, Frame},
 };
 use crate::{
-    report::{effects::Effects, key::short, plot::Axis, ranking::Ranking},
+    report::{effects::Effects, grouping::levels, key::short, plot::Axis, ranking::Ranking},
     units,
 };
 
@@ -22,8 +22,8 @@ const MOST_CELLS: usize = 24;
 impl Content<'_> {
     /// Adds what is known about the axes of a ranking.
     pub(super) fn axes(&mut self, html: &mut Html, ranking: &Ranking) {
-        let keys: Vec<&str> = ranking.keys.iter().map(String::as_str).collect();
-        let names = short(&keys);
+        let keys = &ranking.keys;
+        let names = short(keys);
         let effects = Effects::new(self.comparison, ranking);
         let known = effects.as_ref().and_then(|effects| effects.as_ref().ok());
         let drawn = Drawn::new(self.comparison, ranking);
@@ -59,7 +59,7 @@ impl Content<'_> {
             if drawn.is_sampled() {
                 self.scatter(html, &drawn, pair.map(|key| (key, names[key], &scales[key])));
             } else {
-                self.heat_map(html, ranking, pair.map(|key| keys[key]));
+                self.heat_map(html, ranking, pair.map(|key| keys[key].clone()));
             }
         }
     }
@@ -108,11 +108,11 @@ impl Content<'_> {
     }
 
     /// A heat map of the metric over two axes, folded over the others.
-    fn heat_map(&mut self, html: &mut Html, ranking: &Ranking, by: [&str; 2]) {
+    fn heat_map(&mut self, html: &mut Html, ranking: &Ranking, by: [String; 2]) {
         let metric = &ranking.metric;
         let places = ranking.settings.iter().flat_map(|setting| setting.places.iter().copied());
-        let keys = by.map(str::to_owned);
-        let Ok(folded) = Ranking::new(self.comparison, &places.collect::<Vec<_>>(), metric, &keys) else {
+
+        let Ok(folded) = Ranking::new(self.comparison, &places.collect::<Vec<_>>(), metric, &by) else {
             return;
         };
         let [rows, columns] =

@@ -81,9 +81,6 @@ pub struct Page {
 pub type Drawing = (String, String);
 
 /// Builds the page.
-///
-/// # Errors
-/// There is no run, or no run has the metric.
 pub fn page(request: &PageRequest<'_>) -> Result<Page, ReportError> {
     let comparison = Comparison::read(request.paths, request.filter)?;
     let mut content = Content {
@@ -304,8 +301,7 @@ impl Content<'_> {
         columns.push(Column::of_words("folder", runs.iter().map(|run| run.path.clone())));
         columns.retain(|column| column.cells.iter().any(|cell| !cell.is_empty()));
         let titles: Vec<String> = columns.iter().map(|column| column.title.clone()).collect();
-        let titles = short(&titles.iter().map(String::as_str).collect::<Vec<_>>());
-        let titles: Vec<String> = titles.into_iter().map(str::to_owned).collect();
+        let titles: Vec<String> = short(&titles).into_iter().map(str::to_owned).collect();
         columns.iter_mut().zip(titles).for_each(|(column, title)| column.title = title);
         if runs.len() <= table::MOST_ROWS {
             return ("Every run with its figures", columns);

@@ -2,10 +2,10 @@
 
 use super::{
     html::{Attributes, Html},
-    scale::{Drawn, MOST_SETTINGS, Scale, metric_labels, shortened},
+    scale::{Drawn, MOST_CHARACTERS, MOST_SETTINGS, Scale, metric_labels},
     svg::px,
 };
-use crate::report::plot::Axis;
+use crate::report::plot::{Axis, shortened};
 /// From this number of axes on they are too many for a narrow screen.
 const ROOM: usize = 4;
 
@@ -101,7 +101,8 @@ impl Axes<'_> {
     fn axis(&self, html: &mut Html, axis: usize, name: &str, labels: &[(f64, String)]) {
         let x = self.across(axis);
         html.empty("line", &[("class", &"axis"), ("x1", &x), ("x2", &x), ("y1", &ENDS[1]), ("y2", &ENDS[0])]);
-        let fitting = if self.shown.len() < ROOM { name.to_owned() } else { shortened(name) };
+        let fitting =
+            if self.shown.len() < ROOM { name.to_owned() } else { shortened(name, MOST_CHARACTERS) };
         html.words("text", &[("x", &x), ("y", &12), ("text-anchor", &"middle")], &fitting);
         // On the left of the first axis there are no lines.
         let (beside, anchor) = if axis == 0 { (-6, "end") } else { (6, "start") };

@@ -5,15 +5,15 @@ use crate::{
     report::{
         comparison::Comparison,
         configurations::STOPPED,
-        grouping::distinct,
-        plot::{Axis, tick_label},
+        grouping::levels,
+        plot::{Axis, shortened, tick_label},
         ranking::Ranking,
     },
     units,
 };
 
 /// Maximum characters of a value beside an axis.
-const MOST_CHARACTERS: usize = 12;
+pub(super) const MOST_CHARACTERS: usize = 12;
 
 /// Maximum labels beside an axis with equally spaced values.
 const MOST_LABELS: usize = 12;
@@ -146,22 +146,6 @@ fn ends(values: impl Iterator<Item = f64>) -> Option<(f64, f64)> {
     })
 }
 
-/// The values of an axis, numbers by size.
-pub(super) fn levels<'a>(values: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
-    let mut levels = distinct(values);
-    let number = |value: &str| value.parse::<f64>().unwrap_or(f64::INFINITY);
-    levels.sort_by(|a, b| number(a).total_cmp(&number(b)).then_with(|| a.cmp(b)));
-    levels
-}
-
-/// The end of a long value, such as a path.
-pub(super) fn shortened(value: &str) -> String {
-    match value.chars().count().checked_sub(MOST_CHARACTERS) {
-        None | Some(0) => value.to_owned(),
-        Some(more) => format!("…{}", value.chars().skip(more + 1).collect::<String>()),
-    }
-}
-
 /// Where the values of an axis stand: side by side where they are few, else by their size.
 pub(super) enum Scale<'a> {
     Levels(Vec<&'a str>),
@@ -184,7 +168,11 @@ impl Scale<'_> {
         match self {
             Self::Levels(levels) => {
                 let every = levels.len().div_ceil(MOST_LABELS).max(1);
-                levels.iter().step_by(every).map(|level| (self.place(level), shortened(level))).collect()
+                levels
+                    .iter()
+                    .step_by(every)
+                    .map(|level| (self.place(level), shortened(level, MOST_CHARACTERS)))
+                    .collect()
             }
             Self::Numbers(axis) => metric_labels(axis),
         }

@@ -10,8 +10,8 @@ pub(in crate::report) struct ParquetFile<W>(PhantomData<W>);
 
 impl<W> ParquetFile<W> {
     pub(in crate::report) fn new(_: &[(String, Kind)], _: W) -> Result<Self, ReportError> {
-        let hint = Some("build it with `cargo build --release --features parquet`".to_owned());
-        Err(ReportError::Query { message: "this build writes no Parquet files".to_owned(), hint })
+        let hint = "build it with `cargo build --release --features parquet`";
+        Err(ReportError::query("this build writes no Parquet files", Some(hint)))
     }
 
     pub(in crate::report) fn write<'a>(

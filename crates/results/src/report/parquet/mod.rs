@@ -16,8 +16,8 @@ use self::absent::ParquetFile;
 #[cfg(feature = "parquet")]
 use self::file::ParquetFile;
 use super::{
-    ReportError, cells, csv_lines,
-    find::{Found, find_one, folders_in, is_run},
+    ReportError, csv_lines,
+    find::{find_one, run_folders},
     grid::Column,
     key::WORDS,
 };
@@ -64,10 +64,7 @@ pub(super) fn table(columns: &[Column]) -> Result<Vec<u8>, ReportError> {
 /// # Errors
 /// The path holds no run, a file cannot be read or written, or the program was built without Parquet.
 pub fn write_metrics(path: &str, to: &Path) -> Result<(), ReportError> {
-    let folders = match find_one(path)? {
-        Found::Run(folder) => vec![folder],
-        Found::Sweep(folder) => folders_in(&folder)?.into_iter().filter(|trial| is_run(trial)).collect(),
-    };
+    let folders = run_folders(vec![find_one(path)?])?;
     let files: Vec<PathBuf> = folders.iter().map(|folder| folder.join("metrics.csv")).collect();
     let files: Vec<&PathBuf> = files.iter().filter(|file| file.exists()).collect();
     let mut columns = vec![("path".to_owned(), Kind::Words)];
@@ -89,10 +86,8 @@ pub fn write_metrics(path: &str, to: &Path) -> Result<(), ReportError> {
     // In a build without Parquet this fails, before the file is touched.
     ParquetFile::new(&columns, io::sink())?;
     if !is_replaceable(to, b"PAR1").map_err(|e| ReportError::write(to, e))? {
-        return Err(ReportError::Query {
-            message: format!("`{}` is no Parquet file, and is not replaced", to.display()),
-            hint: Some("write to another file".to_owned()),
-        });
+        let message = format!("`{}` is no Parquet file, and is not replaced", to.display());
+        return Err(ReportError::query(message, Some("write to another file")));
     }
     // If the path is a link, it is kept and its target is replaced.
     let target = fs::canonicalize(to).unwrap_or_else(|_| to.to_owned());
@@ -113,10 +108,10 @@ fn check(kind: Kind, cell: &[u8], column: &str) -> Result<(), String> {
     let (is_it, what) = match kind {
         _ if cell.is_empty() => return Ok(()),
         Kind::Truth | Kind::Words => return Ok(()),
-        Kind::Whole => (cells::parsed::<i64>(cell).is_some(), "is not an integer"),
-        Kind::Number => (cells::parsed::<f64>(cell).is_some(), "is not a number"),
+        Kind::Whole => (csv_lines::parsed::<i64>(cell).is_some(), "is not an integer"),
+        Kind::Number => (csv_lines::parsed::<f64>(cell).is_some(), "is not a number"),
     };
-    if is_it { Ok(()) } else { Err(cells::wrong(cell, column, what)) }
+    if is_it { Ok(()) } else { Err(csv_lines::wrong(cell, column, what)) }
 }
 
 /// Passes the rows of all files on, column by column, one group at a time.

@@ -239,7 +239,7 @@ fn figures(curve: &Series) -> Vec<String> {
 }
 
 /// The end of a name that is longer than `most` characters.
-fn shortened(name: &str, most: usize) -> String {
+pub(in crate::report) fn shortened(name: &str, most: usize) -> String {
     let count = name.chars().count();
     if count <= most {
         name.to_owned()

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use super::{
     ReportError,
-    find::{Found, find, folders_in, is_run, is_sweep},
+    find::{find, is_sweep, run_folders},
     live, parallel,
     run::more_is_better,
     series::Series,
@@ -15,7 +15,7 @@ use super::{
 use crate::units;
 pub use chart::Style;
 use chart::draw;
-pub(super) use chart::{Axis, is_log, tick_label};
+pub(super) use chart::{Axis, is_log, shortened, tick_label};
 
 /// More curves than this cannot be distinguished.
 const MOST_RUNS: usize = 8;
@@ -36,15 +36,13 @@ pub struct PlotRequest<'a> {
 }
 
 /// Draws a metric over the steps: both splits of a single run, or one curve for each of several runs.
-///
-/// # Errors
-/// There is no run, its files cannot be read, or no run has a value of the metric.
 pub fn plot(request: &PlotRequest<'_>) -> Result<String, ReportError> {
     let (split, column) = match request.metric.split_once('.') {
         Some((split @ ("train" | "validation"), column)) => (Some(split), column),
         _ => (None, request.metric),
     };
-    let Read { all, mut runs, with_values, with_split } = Read::new(&folders(request.paths)?, column)?;
+    let Read { all, mut runs, with_values, with_split } =
+        Read::new(&run_folders(find(request.paths)?)?, column)?;
     if runs.is_empty() {
         return Err(ReportError::NoValues { metric: request.metric.to_owned(), runs: all });
     }
@@ -132,20 +130,6 @@ fn keep_best(runs: &mut Vec<Curves>, splits: &[&str], column: &str) {
     }
     let mut is_kept = is_kept.into_iter();
     runs.retain(|_| is_kept.next() == Some(true));
-}
-
-/// The folders of all runs, including those of sweeps' trials.
-fn folders(paths: &[String]) -> Result<Vec<PathBuf>, ReportError> {
-    let mut folders = Vec::new();
-    for found in find(paths)? {
-        match found {
-            Found::Run(folder) => folders.push(folder),
-            Found::Sweep(folder) => {
-                folders.extend(folders_in(&folder)?.into_iter().filter(|trial| is_run(trial)));
-            }
-        }
-    }
-    Ok(folders)
 }
 
 /// A run's values of one metric.
