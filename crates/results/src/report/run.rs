@@ -167,11 +167,9 @@ impl Run {
         if let Some((file, row)) = summary.as_ref().and_then(|file| Some((file, file.rows.first()?))) {
             run.take_figures(file.columns.iter().zip(row.iter()));
         }
-        match run.figures.get("status") {
-            Some(status) => {
-                run.status = status.to_owned();
-                run.reason = run.figure("reason").unwrap_or_default().to_owned();
-            }
+        let known = |column| run.figures.get(column).map(str::to_owned);
+        match known("status") {
+            Some(status) => (run.status, run.reason) = (status, known("reason").unwrap_or_default()),
             None => run.report_unfinished()?,
         }
         if run.status == Status::Finished.name()
@@ -210,8 +208,7 @@ impl Run {
             }
             let metric = self.monitor().trim_start_matches("validation.");
             if let Some(best) = file.best(metric, more_is_better(metric)) {
-                known.push(("best_value", best.text.clone()));
-                known.push(("best_epoch", best.epoch.to_string()));
+                known.extend([("best_value", best.text.clone()), ("best_epoch", best.epoch.to_string())]);
                 known.push(("best_step", best.step.to_string()));
             }
         }
