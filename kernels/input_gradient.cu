@@ -49,13 +49,6 @@ struct SlimGradient {
 #pragma unroll
                 for (int q = 0; q < WIDE; q++) x[b].v[q] = activated(RELU, x[b].v[q]);
         }
-        // In tf32, dW is more exact than asked for.
-        if (F == RELU && op.at[7] == NONE && (op.flags & FLAG_BF16)) {
-#pragma unroll
-            for (int b = 0; b < BATCH; b++)
-#pragma unroll
-                for (int q = 0; q < WIDE; q++) x[b].v[q] = operand(x[b].v[q], op.flags);
-        }
         // Rows and lanes beyond the end have zeros, so that only the stores depend on where the end is.
         float fetched[BATCH / 2];
 #pragma unroll
@@ -80,7 +73,7 @@ struct SlimGradient {
         Lanes<WIDE> dx;
 #pragma unroll
         for (int q = 0; q < WIDE; q++) {
-            float z = 0.0f, rounded = F == ANY ? operand(x.v[q], op.flags) : x.v[q];
+            float z = 0.0f, rounded = operand(x.v[q], op.flags);
 #pragma unroll
             for (int c = 0; c < K; c++) {
                 z = fmaf(d[c], w[c][q], z);

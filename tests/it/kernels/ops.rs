@@ -1,6 +1,8 @@
 //! Every op alone in every engine, at sizes around those of warps and tiles.
 
-use runner::program::{Accumulator, Log, LogTarget, Op, Precision, Slice};
+use std::collections::BTreeSet;
+
+use runner::program::{Accumulator, Activation, Log, LogTarget, Op, Precision, Slice};
 
 use super::{
     driver::{Driver, Order},
@@ -180,18 +182,25 @@ fn operands_are_rounded_as_told() {
         }
     };
     for (precision, kept) in [(Precision::Bf16, 7), (Precision::Tf32, 10)] {
-        for (shape, engine) in [
-            ([33, 31, 20], KERNELS[0]),
-            ([33, 70, 3], KERNELS[0]),
-            ([9, 31, 20], INTERPRETERS[1]),
-            ([9, 5, 20], INTERPRETERS[2]),
+        for (fill, shape, engine) in [
+            (Suite::products as fn(&mut Suite, usize, usize, usize), [33, 31, 20], KERNELS[0]),
+            (Suite::products, [33, 70, 3], KERNELS[0]),
+            (Suite::products, [9, 31, 20], INTERPRETERS[1]),
+            (Suite::products, [9, 5, 20], INTERPRETERS[2]),
+            // One launch for all gradients.
+            (Suite::merged_gradients, [70, 66, 3], KERNELS[0]),
+            (Suite::merged_gradients, [33, 31, 12], KERNELS[0]),
         ] {
             let [rows, inputs, outputs] = shape;
             let mut suite = Suite::new();
-            suite.products(rows, inputs, outputs);
-            // The first three buffers of products are x, dy and weight. The bias gradient, a sum over rows,
-            // does not round.
-            suite.ops.retain(|op| !matches!(op, Op::BiasGradient(_)));
+            fill(&mut suite, rows, inputs, outputs);
+            // The bias gradient, a sum over rows, does not round; nor do derivatives.
+            suite.ops.retain(|op| match op {
+                Op::InputGradient(op) => matches!(op.derivative, None | Some((Activation::Relu, _))),
+                op => op.product().is_some(),
+            });
+            let products = suite.ops.iter().flat_map(|op| op.access().reads.into_iter().take(2));
+            let operands: BTreeSet<usize> = products.map(|operand| operand.buffer.0).collect();
             let (program, _) = suite.reference(rows);
             let run = |suite: &Suite, precision| {
                 let mut machine = Machine::new(driver, &suite.bench);
@@ -201,13 +210,17 @@ fn operands_are_rounded_as_told() {
             };
             let exact = run(&suite, Precision::F32);
             let got = run(&suite, precision);
-            for operand in 7..10 {
-                let numbers = &mut suite.bench.contents[operand];
+            for operand in &operands {
+                let numbers = &mut suite.bench.contents[*operand];
                 *numbers = numbers.iter().map(keep(kept)).collect();
             }
             let want = run(&suite, Precision::F32);
-            assert!(bits(&got[5..]) == bits(&want[5..]), "{engine:?} {shape:?} {kept} bits");
-            assert!(bits(&got[5..]) != bits(&exact[5..]), "{engine:?} {shape:?} {kept} bits");
+            let [got, want, exact] = [got, want, exact].map(|all| {
+                let results = (5..).zip(all).filter(|(buffer, _)| !operands.contains(buffer));
+                bits(&results.map(|(_, numbers)| numbers).collect::<Vec<_>>())
+            });
+            assert!(got == want, "{engine:?} {shape:?} {kept} bits");
+            assert!(got != exact, "{engine:?} {shape:?} {kept} bits");
         }
     }
 }
