@@ -6,25 +6,6 @@
 // read, the copy of g(x) to write. Inputs are whole quads.
 const int CHUNK = 16, SLIM_OUTPUTS = 12;
 
-// As `mma` of tiles.cuh, on older GPUs by shuffles.
-__device__ __forceinline__ void slim_mma(float (&c)[4], const u32 (&a)[4], const u32 (&b)[2]) {
-#if defined(CUSIM) || __CUDA_ARCH__ >= 800
-    mma(c, a, b);
-#else
-    int g = lane_of(threadIdx.x) / 4, t = lane_of(threadIdx.x) % 4;
-    for (int k = 0; k < 8; k++)
-        for (int i = 0; i < 4; i++) {
-            u32 left = 0, right = 0;
-            for (int from = 0; from < 4; from++) {   // the register depends on the receiver
-                u32 l = __shfl_sync(ALL_LANES, a[from], g * 4 + k % 4), r = __shfl_sync(ALL_LANES, b[from % 2], (2 * t + i % 2) * 4 + k % 4);
-                if (from == i / 2 + k / 4 * 2) left = l;
-                if (from == k / 4) right = r;
-            }
-            c[i] = fmaf(__uint_as_float(left & 0xffffe000u), __uint_as_float(right & 0xffffe000u), c[i]);
-        }
-#endif
-}
-
 // What a lane has of a chunk: a quad of each of the rows g, g + 8, g + 16, g + 24 of the block's, and the weights of the
 // same inputs for outputs g and g + 8, where g = lane / 4.
 struct SlimChunk {
@@ -83,8 +64,7 @@ struct SlimChunk {
 #pragma unroll
             for (int n = 0; n < 2; n++)
 #pragma unroll
-                for (int e = 0; e < 2; e++)
-                    right[n].set(e, PRECISION == FLAG_BF16 ? to_bf16(w[n][s + e]) : w[n][s + e]);
+                for (int e = 0; e < 2; e++) right[n].set(e, operand(w[n][s + e], PRECISION & FLAG_BF16));
 #pragma unroll
             for (int m = 0; m < 2; m++) {
                 Fragment<4, EXACT> left;
@@ -92,8 +72,8 @@ struct SlimChunk {
                 for (int e = 0; e < 4; e++) left.set(e, x[2 * m + e % 2].v[s + e / 2]);
 #pragma unroll
                 for (int n = 0; n < 2; n++) {
-                    if (EXACT) slim_mma(sum[m][n], left.low, right[n].high), slim_mma(sum[m][n], left.high, right[n].low);
-                    slim_mma(sum[m][n], left.high, right[n].high);
+                    if (EXACT) mma(sum[m][n], left.low, right[n].high), mma(sum[m][n], left.high, right[n].low);
+                    mma(sum[m][n], left.high, right[n].high);
                 }
             }
         }

@@ -118,25 +118,27 @@ __device__ __forceinline__ void product_tiles(const float* a, const float* b, in
 // ---------------------------------------------------------------------------------------------------- tensor cores
 
 // C += A B, 16 x 8 by 8. With g = lane / 4 and t = lane % 4 a lane holds of A (g, t), (g + 8, t), (g, t + 4),
-// (g + 8, t + 4), of B (t, g), (t + 4, g), of C (g, 2 t), (g, 2 t + 1), (g + 8, 2 t), (g + 8, 2 t + 1).
+// (g + 8, t + 4), of B (t, g), (t + 4, g), of C (g, 2 t), (g, 2 t + 1), (g + 8, 2 t), (g + 8, 2 t + 1). GPUs before sm_80
+// have no such instruction: there only layers with few outputs come here (linear.cu).
 __device__ __forceinline__ void mma(float (&c)[4], const u32 (&a)[4], const u32 (&b)[2]) {
-#ifdef CUSIM
-    __shared__ u32 left[32][32][4], right[32][32][2];
-    unsigned warp = threadIdx.x / 32, lane = lane_of(threadIdx.x);
-    for (int i = 0; i < 4; i++) left[warp][lane][i] = a[i] & 0xffffe000u;
-    for (int i = 0; i < 2; i++) right[warp][lane][i] = b[i] & 0xffffe000u;
-    __syncwarp();
-    for (int i = 0; i < 4; i++)
-        for (int k = 0; k < 8; k++) {
-            unsigned row = lane / 4, column = lane % 4 * 2 + i % 2;
-            float x = __uint_as_float(left[warp][row * 4 + k % 4][i / 2 + k / 4 * 2]);
-            c[i] += x * __uint_as_float(right[warp][column * 4 + k % 4][k / 4]);
-        }
-    __syncwarp();
-#elif __CUDA_ARCH__ >= 800
+#if !defined(CUSIM) && __CUDA_ARCH__ >= 800
     asm volatile("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
         : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+#else
+    int g = lane_of(threadIdx.x) / 4, t = lane_of(threadIdx.x) % 4;
+#pragma unroll 1
+    for (int k = 0; k < 8; k++) {
+        float x[2], y[2];
+#pragma unroll
+        for (int h = 0; h < 2; h++) {
+            u32 l = k < 4 ? a[h] : a[h + 2], r = k < 4 ? b[0] : b[1];
+            x[h] = __uint_as_float(__shfl_sync(ALL_LANES, l, g * 4 + k % 4) & 0xffffe000u);
+            y[h] = __uint_as_float(__shfl_sync(ALL_LANES, r, (2 * t + h) * 4 + k % 4) & 0xffffe000u);
+        }
+#pragma unroll
+        for (int i = 0; i < 4; i++) c[i] = fmaf(x[i / 2], y[i % 2], c[i]);
+    }
 #endif
 }
 

@@ -83,8 +83,12 @@ inline uint64_t cusim_nanoseconds() {
 }
 
 template <class T>
+T __shfl_sync(unsigned mask, T value, int lane) {
+    return cusim::shuffled(mask, value, lane);
+}
+template <class T>
 T __shfl_xor_sync(unsigned mask, T value, int lanes) {
-    return cusim::shuffled(mask, value, int(cusim::here.number & 31) ^ lanes);
+    return __shfl_sync(mask, value, int(cusim::here.number & 31) ^ lanes);
 }
 
 inline float __uint_as_float(unsigned bits) {
