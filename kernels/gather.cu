@@ -10,11 +10,11 @@ __device__ __forceinline__ u64 data_row(const Op& op, const Run& run, unsigned i
     return op.flags & FLAG_ORDERED ? run.order[position] : position;
 }
 
-// Reads rows, inputs (width of x), outputs (width of y), first, flags. Places: x, y, a copy of x.
-// A thread owns every threads-th element (or quad, if rows are whole quads) of x, then of y. It loads AHEAD
+// Reads rows, inputs (width of x), outputs (width of y), flags. Places: x, y, a copy of x. `row_of`: the row of the data
+// that is row i. A thread owns every threads-th element (or quad, if rows are whole quads) of x, then of y. It loads AHEAD
 // quads before it stores the first.
-template <int AHEAD = 1, class S>
-__device__ __forceinline__ void gather_op(const Op& op, float* arena, const Run& run, S s) {
+template <int AHEAD = 1, class S, class RowOf>
+__device__ __forceinline__ void gather_rows(const Op& op, float* arena, const Run& run, S s, RowOf row_of) {
     bool validation = op.flags & FLAG_VALIDATION;
     const float* features = validation ? run.data[2] : run.data[0];
     const float* targets = validation ? run.data[3] : run.data[1];
@@ -28,7 +28,7 @@ __device__ __forceinline__ void gather_op(const Op& op, float* arena, const Run&
             Lanes<4> quad[AHEAD];
 #pragma unroll
             for (int q = 0; q < AHEAD; q++)
-                if (i + q * s.threads < wide / 4) row[q] = data_row(op, run, (i + q * s.threads) / per_row);
+                if (i + q * s.threads < wide / 4) row[q] = row_of((i + q * s.threads) / per_row);
 #pragma unroll
             for (int q = 0; q < AHEAD; q++)
                 if (i + q * s.threads < wide / 4)
@@ -41,10 +41,15 @@ __device__ __forceinline__ void gather_op(const Op& op, float* arena, const Run&
     } else {
         for (unsigned i = s.thread; i < wide; i += s.threads)
             store(arena, op.at[0], op.at[2], op.flags, i,
-                  Lanes<1>{features[data_row(op, run, i / width) * width + i % width]});
+                  Lanes<1>{features[row_of(i / width) * width + i % width]});
     }
     for (unsigned i = s.thread; i < narrow; i += s.threads)
-        y[i] = targets[data_row(op, run, i / target_width) * target_width + i % target_width];
+        y[i] = targets[row_of(i / target_width) * target_width + i % target_width];
+}
+
+template <int AHEAD = 1, class S>
+__device__ __forceinline__ void gather_op(const Op& op, float* arena, const Run& run, S s) {
+    gather_rows<AHEAD>(op, arena, run, s, [&](unsigned i) { return data_row(op, run, i); });
 }
 
 extern "C" __global__ void op_gather(Op op, float* arena, Run* run) { gather_op<4>(op, arena, *run, Launch()); }

@@ -145,10 +145,10 @@ __device__ __forceinline__ void grid_product(const float* a, const float* b, flo
 }
 
 // Asks for the rows of a batch to be brought into the L2 cache; changes no result.
-__device__ __forceinline__ void expect_rows(const Op& op, const Run& run, Solo s) {
+__device__ __forceinline__ void expect_rows(const Op& op, const Run& run, int rows, Solo s) {
     const unsigned LINE = 32, lines = op.inputs / LINE + 1;   // a row's begin may lie within a line
     for (unsigned i = s.thread; i < op.rows * lines; i += s.threads) {
-        const float* row = run.data[0] + data_row(op, run, i / lines) * op.inputs;
+        const float* row = run.data[0] + batch_row(op, run, rows, i / lines) * op.inputs;
         unsigned along = i % lines * LINE;
         const float* at = row + (along < (unsigned)op.inputs ? along : op.inputs - 1);
 #ifdef CUSIM
@@ -163,7 +163,7 @@ __device__ __forceinline__ void expect_rows(const Op& op, const Run& run, Solo s
 //
 // The host generates P: sizes; `step`, the pieces of a step with barriers between and behind them; `batch`, one of two
 // places of a batch; `gather`, which
-// fetches a batch into the buffers at x and y; `expect`, which prepares to fetch the batch after a run's; `begin` and
+// fetches a batch into the buffers at x and y; `expect`, which prepares for that; `begin` and
 // `end`, which bring what stays in shared memory and take it back. If a step is OPEN, each block goes from it to the
 // next one's first stage, and waits behind that for all to have ended it. X and Y have two buffers each, for the current
 // batch and the next one, which is fetched while blocks wait for each other.
@@ -178,22 +178,29 @@ template <class P>
 __device__ __forceinline__ void grid_steps(float* own, Run* run, unsigned* barrier, float* ahead, int steps) {
     extern __shared__ __align__(16) unsigned char dyn_smem[];
     __shared__ Run runs[2];   // of this step and of the next: in registers they would crowd out sums
+    __shared__ int rows[2];   // of their batches
     __shared__ Hyper hypers[2];
     float* shared = (float*)dyn_smem;
     const Hyper* table = run->hyper ? run->hyper + run->index : 0;
     if (threadIdx.x == 0) {
         runs[0] = *run;
         runs[0].hyper = hypers, runs[0].index = 0;
+        rows[0] = rows_at<P>(runs[0]);
         if (table) hypers[0] = table[0];
     }
     __syncthreads();
     auto batch = [&](int place) { return P::batch(own, shared, ahead, place); };
+    auto expect = [&](const Run& run, int count, int place) {   // the batch after a run's, which has `count` rows
+        Run then = run;
+        next_step(then, count, count);
+        P::expect(shared, then, rows_at<P>(then), place);
+    };
     if (steps > 0) {
-        P::begin(own, shared, ahead, runs[0]);
+        P::begin(own, shared, ahead, runs[0], rows[0]);
         copied();
         __syncthreads();
-        P::gather(own, shared, runs[0], batch(0));
-        if (steps > 1) P::expect(shared, runs[0], 1);
+        P::gather(own, shared, runs[0], rows[0], batch(0));
+        if (steps > 1) expect(runs[0], rows[0], 1);
     }
     copied();
     meet(barrier);   // all have read the counters, and the first batch is there
@@ -203,13 +210,14 @@ __device__ __forceinline__ void grid_steps(float* own, Run* run, unsigned* barri
         Run& after = runs[now ^ 1];
         if (threadIdx.x == 0) {
             after = runs[now];
-            next_step(after, P::BATCH, P::ROWS);
+            next_step(after, rows[now], rows[now]);
+            rows[now ^ 1] = rows_at<P>(after);
             after.hyper = hypers + (now ^ 1), after.index = 0;
             if (table && step + 1 < steps) hypers[now ^ 1] = table[step + 1];
         }
-        P::step(own, shared, runs[now], barrier, arrived, ahead, batch(now), [&] {
-            if (step + 1 < steps) P::gather(own, shared, after, batch(now ^ 1));
-            if (step + 2 < steps) P::expect(shared, after, now);
+        P::step(own, shared, runs[now], rows[now], barrier, arrived, ahead, batch(now), [&] {
+            if (step + 1 < steps) P::gather(own, shared, after, rows[now ^ 1], batch(now ^ 1));
+            if (step + 2 < steps) expect(after, rows[now ^ 1], now);
         });
     }
     if (steps > 0) P::end(own, shared);

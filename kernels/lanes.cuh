@@ -105,6 +105,7 @@ struct Strips {
                 }
             }
             if (parts == 1) continue;
+            // With several parts there are no more groups than blocks, so this was the block's only one.
             if (!arrives_last(counters + group % strips, parts)) return;
             // Teams of threads share the parts if there are more threads than sums.
             int teams = tile < (int)BLOCK_THREADS ? BLOCK_THREADS / tile : 1, team = teams > 1 ? threadIdx.x / tile : 0;

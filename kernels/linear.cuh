@@ -37,8 +37,8 @@ struct Calendar {
 // The host generates P: sizes, places in the arena, and `rule`, the optimizer's.
 template <class P>
 struct LinearRing {
-    static const int LANES = P::BATCH > 64 ? P::BATCH > 128 ? 32 : 16 : 8, OWN = (P::BATCH + LANES - 1) / LANES;
-    static const int SLOTS = LANES * OWN, COLUMNS = P::INPUTS + 2;   // inputs, ones, targets
+    static const int OWN = (P::BATCH + P::LANES - 1) / P::LANES, SLOTS = P::LANES * OWN;
+    static const int COLUMNS = P::INPUTS + 2;   // inputs, ones, targets
     float rows[2][COLUMNS][P::CHUNK * SLOTS];
     float4 hyper[2][P::CHUNK];   // all but `loss_scale`: there are no classes
     float2 size[2][P::CHUNK];   // rows, and their inverse
@@ -121,7 +121,7 @@ __device__ __forceinline__ float linear_step(const LinearRows<P>& rows, LinearSt
         sum[D + 1] += term.loss;
     }
 #pragma unroll
-    for (int distance = Ring::LANES / 2; distance > 0; distance /= 2)
+    for (int distance = P::LANES / 2; distance > 0; distance /= 2)
 #pragma unroll
         for (int d = 0; d < D + 2; d++) sum[d] += __shfl_xor_sync(ALL_LANES, sum[d], distance);
     auto rule = P::rule(rows.hyper);
@@ -142,12 +142,12 @@ __device__ __forceinline__ void linear_steps(float* arena, Run* home, int steps)
     if (threadIdx.x >= 32) {
         for (int first = 0, half = 0; first < steps; first += P::CHUNK, half ^= 1) {
             feed<P>(ring, half, first, steps, run, calendar, table, threadIdx.x - 32);
-            __syncthreads();   // these rows are there, and the other half has been read
+            __syncthreads();   // these rows are there, and the other half has been read; the warp that trains counts alike
         }
         return;
     }
     LinearState<P> own = {};
-    const int part = threadIdx.x % LinearRing<P>::LANES;
+    const int part = threadIdx.x % P::LANES;
     const int states = P::rule(Hyper{}).states;
     own.each([&](int d, u64 at, u64 state) {
         own.w[d] = arena[at];

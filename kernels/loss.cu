@@ -27,9 +27,10 @@ __device__ __forceinline__ float label_of(const Op& op, const float* arena, cons
     return target[2 * row];
 }
 
-// Reads loss, flags, rows, inputs (width), total_rows. Places: prediction, target, per_row, hits, gradient. `lanes`
-// consecutive lanes own a row; lane l of them its outputs l, l + lanes, ... Whole warps stay in the loop.
-// With FLAG_WEIGHTED a target is a class and its weight.
+// Reads loss, flags, rows, inputs (width), first, total_rows, f[0] (the weight of a term in the mean). Places: prediction,
+// target, per_row, hits, gradient. `lanes` consecutive lanes own a row; lane l of them its outputs l, l + lanes, ... Whole
+// warps stay in the loop. With FLAG_WEIGHTED a target is a class and its weight. Rows beyond the batch, which a compiled
+// step may have, do not count: their loss and gradient are 0.
 // Returns the sums over this thread's rows: of losses and of hits.
 struct LossSums {
     double loss, hits;
@@ -41,14 +42,14 @@ __device__ __forceinline__ LossSums losses(const Op& op, float* arena, const Run
     float *hits = place(arena, op.at[3]), *gradients = place(arena, op.at[4]);
     for (u64 first = s.thread - lane_of(s.thread); first < (u64)op.rows << shift; first += s.threads) {
         u64 row = (first + lane_of(s.thread)) >> shift;
-        bool inside = row < (u64)op.rows;
+        bool inside = row < (u64)op.rows, counts = op.first + (int)row < op.total_rows;
+        float scale = counts ? op.f[0] : 0.0f;
         int mine = inside ? width : 0;   // a lane outside has no outputs, but takes part in shuffles
         const float* p = arena + op.at[0] + row * width;
         float* gradient = gradients ? gradients + row * width : 0;
         float loss = 0.0f;
         if (op.loss != CROSS_ENTROPY) {
             const float* t = arena + op.at[1] + row * width;
-            float scale = 1.0f / ((float)op.total_rows * width);
             for (int j = part; j < mine; j += lanes) {
                 Term term = term_of(op.loss, p[j] - t[j]);
                 loss += term.loss;
@@ -70,16 +71,17 @@ __device__ __forceinline__ LossSums losses(const Op& op, float* arena, const Run
             }
             total = group_sum(total, lanes);
             earlier = group_sum(earlier, lanes);
-            float scale = weight / op.total_rows;
+            scale *= weight;
             for (int j = part; gradient && j < mine; j += lanes)
                 gradient[j] = (expf(p[j] - most) / total - (j == correct ? 1.0f : 0.0f)) * scale;
             if (inside) {
                 loss = (logf(total) + most - p[correct]) * weight;
                 if (!known) loss = __uint_as_float(0x7fc00000u);
-                float hit = known && p[correct] == most && earlier == 0 ? 1.0f : 0.0f;
+                float hit = counts && known && p[correct] == most && earlier == 0 ? 1.0f : 0.0f;
                 if (hits && part == 0) hits[row] = hit, own.hits += hit;
             }
         }
+        if (!counts) loss = 0.0f;
         if (inside && part == 0) arena[op.at[2] + row] = loss, own.loss += loss;
     }
     return own;

@@ -4,7 +4,8 @@
 // The weight is cut into parts of SK inputs by SN outputs, a block each. Of the batch such a block needs its SK inputs
 // alone: they are copied to shared memory during the step before, and serve both products of the layer. The forward
 // product of a part is a partial sum for all rows. It goes to whoever owns a row without a barrier: a place holds EMPTY
-// until a sum is there, and again once it has been read. The gradient of a part is complete, and updates the weight in
+// until a sum is there, and again once it has been read. Steps use two sets of places in turn: between the emptying of a
+// place and the next sum there, all blocks have ended a step. The gradient of a part is complete, and updates the weight in
 // place.
 //
 // Both products run on the tensor cores, in tf32. For f32 an operand is the sum of two tf32 numbers, and a product
@@ -79,14 +80,14 @@ struct Stationary {
         for (u64 e = blockIdx.x * THREADS + threadIdx.x; e < 2ull * DOWN * M * N; e += gridDim.x * THREADS) send(partial + e, nothing);
     }
 
-    // Fetches the numbers of a batch's rows.
-    static __device__ __forceinline__ void number(float* shared, const Op& op, const Run& run, int place) {
+    // Fetches the numbers of the rows of a batch of `count`.
+    static __device__ __forceinline__ void number(float* shared, const Op& op, const Run& run, int count, int place) {
         u32* to = rows(shared, place);
         for (int i = threadIdx.x; i < M; i += THREADS) {
             if ((op.flags & (FLAG_ORDERED | FLAG_CHUNK)) == FLAG_ORDERED)
-                copy_ahead<1>((float*)(to + i), (const float*)(run.order + run.position + op.first + i));
+                copy_ahead<1>((float*)(to + i), (const float*)(run.order + run.position + (i < count ? i : count - 1)));
             else
-                to[i] = (u32)data_row(op, run, i);
+                to[i] = (u32)batch_row(op, run, count, i);
         }
     }
 

@@ -1,4 +1,4 @@
-// Building blocks of a compiled step, which crates/engine/src/program/step_source.rs generates for one trial.
+// Building blocks of a compiled step, which crates/engine/src/program/step_source/ generates for one trial.
 //
 // Interpreters read sizes from records. Here a size is a template parameter or a field of a constant record,
 // so that loops are unrolled, divisions disappear and tiles stay in registers. One block keeps the trial in
@@ -79,7 +79,7 @@ __device__ __forceinline__ void cross_entropy_op(const Op& op, float* arena, con
     int part = s.thread % LANES;
     for (unsigned first = s.thread - lane_of(s.thread); first < op.rows * LANES; first += s.threads) {
         unsigned row = (first + lane_of(s.thread)) / LANES;
-        bool inside = row < (unsigned)op.rows;
+        bool inside = row < (unsigned)op.rows, counts = op.first + (int)row < op.total_rows;
         if (!inside) row = 0;   // takes part in shuffles
         const float* p = arena + op.at[0] + row * WIDTH;
         // An invalid label makes the loss NaN; it must not be used as an index.
@@ -106,15 +106,16 @@ __device__ __forceinline__ void cross_entropy_op(const Op& op, float* arena, con
         total = group_sum(total, LANES);
         if (hits) earlier = group_sum(earlier, LANES);
         if (!inside) continue;
-        float scale = weight / op.total_rows, each = quotient(scale, total);
+        float scale = counts ? weight * op.f[0] : 0.0f, each = quotient(scale, total);
 #pragma unroll
         for (int q = 0; q < OWN; q++) {
             int j = part + q * LANES;
             if (gradients && j < WIDTH) gradients[row * WIDTH + j] = own[q] * each - (j == correct ? scale : 0.0f);
         }
         if (part > 0) continue;
-        arena[op.at[2] + row] = known ? (logf(total) + most - of_correct) * weight : __uint_as_float(0x7fc00000u);
-        if (hits) hits[row] = known && of_correct == most && earlier == 0 ? 1.0f : 0.0f;
+        float loss = known ? (logf(total) + most - of_correct) * weight : __uint_as_float(0x7fc00000u);
+        arena[op.at[2] + row] = counts ? loss : 0.0f;
+        if (hits) hits[row] = counts && known && of_correct == most && earlier == 0 ? 1.0f : 0.0f;
     }
 }
 
@@ -186,32 +187,34 @@ __device__ __forceinline__ void respace(float* to, const float* from, Solo s) {
 // -------------------------------------------------------------------------------------------------------- the steps
 //
 // The host generates P. It has the sizes, and `step`, the pieces of a step with barriers between them. If it
-// fetches rows ahead (AHEAD), it also has `numbers`, which gives the row indices of a step, and `fetch`,
-// which copies those rows. X and Y then have two buffers each, for the current batch and the next one: a
+// fetches rows ahead (AHEAD), it also has `number`, which gives the number of a row in the data, and `fetch`,
+// which copies rows. X and Y then have two buffers each, for the current batch and the next one: a
 // step's rows have been on their way since the step before. `space_out` and `close_up` move parameters that a step keeps
-// with gaps between their rows, `take` and `give` the state of those that lanes keep in `Registers`. L is the same for the last batch of an epoch, if that is smaller (SHORT).
+// with gaps between their rows, `take` and `give` the state of those that lanes keep in `Registers`.
+//
+// The last batch of an epoch may be smaller (SHORT). The same step takes it: the batch's last row stands in for those
+// beyond it, and the loss gives them no weight.
+
+// Rows of a run's next batch.
+template <class P>
+__device__ __forceinline__ int rows_at(const Run& run) {
+    return P::SHORT && run.rows - run.position < P::ROWS ? (int)(run.rows - run.position) : P::ROWS;
+}
+
+// The row of the data that is row i of a batch of `rows`.
+__device__ __forceinline__ u64 batch_row(const Op& op, const Run& run, int rows, int i) {
+    i += op.first;
+    if (i >= rows) i = rows - 1;
+    if (op.flags & FLAG_CHUNK) return run.offset + i;
+    return op.flags & FLAG_ORDERED ? run.order[run.position + i] : run.position + i;
+}
 
 // Which rows a step takes.
 struct Turn {
     const u32* order;
     u64 position, offset;
-    bool last;   // the smaller batch at the end of an epoch
+    int rows;
 };
-
-template <class P>
-__device__ __forceinline__ bool is_last(const Turn& turn, u64 rows) {
-    return P::SHORT && rows - turn.position < P::BATCH;
-}
-
-// The turn behind this one, in the same epoch of `rows` rows or in the next one.
-template <class P, class L>
-__device__ __forceinline__ Turn behind(Turn turn, u64 rows) {
-    turn.position += turn.last ? L::BATCH : P::BATCH;
-    turn.offset += turn.last ? L::ROWS : P::ROWS;
-    if (turn.position >= rows) turn.order += rows, turn.position = 0;
-    turn.last = is_last<P>(turn, rows);
-    return turn;
-}
 
 // The run's counters at a turn.
 __device__ __forceinline__ Run at_turn(Run run, const Turn& turn) {
@@ -219,21 +222,20 @@ __device__ __forceinline__ Run at_turn(Run run, const Turn& turn) {
     return run;
 }
 
-template <class P, class L>
-__device__ __forceinline__ void fetch_rows(float* own, const Run& at, const Turn& turn, const u32* rows, int place) {
-    if constexpr (P::SHORT)
-        if (turn.last) return L::fetch(own, at, rows, place);
-    P::fetch(own, at, rows, place);
+template <class P>
+__device__ __forceinline__ Turn turn_of(const Run& run) {
+    return {run.order, run.position, run.offset, rows_at<P>(run)};
 }
 
-template <class P, class L>
-__device__ __forceinline__ void step_of(float* own, const Run& at, const Turn& turn, int now, typename P::Registers& registers) {
-    if constexpr (P::SHORT)
-        if (turn.last) return L::step(own, at, now, registers);
-    P::step(own, at, now, registers);
+// The turn behind this one, in the same epoch or in the next one.
+template <class P>
+__device__ __forceinline__ Turn behind(const Turn& turn, const Run& run) {
+    Run then = at_turn(run, turn);
+    next_step(then, turn.rows, turn.rows);
+    return turn_of<P>(then);
 }
 
-template <class P, class L>
+template <class P>
 __device__ __forceinline__ void compiled_steps(float* arena, Run* run, int steps) {
     if (blockIdx.x > 0) return;
     extern __shared__ __align__(16) unsigned char dyn_smem[];
@@ -255,38 +257,35 @@ __device__ __forceinline__ void compiled_steps(float* arena, Run* run, int steps
     for (int i = threadIdx.x; i < 2 * SUMS; i += P::THREADS) sums[i] = at.sums[i];
     if (threadIdx.x == 0) non_finite = *at.non_finite;
     at.hyper = &hyper, at.index = 0, at.sums = sums, at.non_finite = &non_finite;
-    Turn turn = {at.order, at.position, at.offset, false};
-    turn.last = is_last<P>(turn, at.rows);
-    Turn after = behind<P, L>(turn, at.rows);
+    Turn turn = turn_of<P>(at), after = behind<P>(turn, at);
     typename P::Registers registers = {};
     __syncthreads();
     P::take(own, registers);
     P::space_out(own);
     if (P::AHEAD) {
         for (unsigned i = threadIdx.x; i < P::ROWS; i += P::THREADS) {
-            if (!turn.last || i < L::ROWS) rows[0][i] = P::number(at, i);
-            if (steps > 1 && (!after.last || i < L::ROWS)) rows[1][i] = P::number(at_turn(at, after), i);
+            rows[0][i] = P::number(at, turn.rows, i);
+            if (steps > 1) rows[1][i] = P::number(at_turn(at, after), after.rows, i);
         }
         __syncthreads();
-        fetch_rows<P, L>(own, at, turn, rows[0], 0);
+        P::fetch(own, at, rows[0], 0);
         copied();
     }
     __syncthreads();
     for (int step = 0; step < steps; step++) {
         int now = step & 1;
         u32 later[EACH];
-        Turn then = behind<P, L>(after, at.rows);
+        Turn then = behind<P>(after, at);
         if (table && step + 1 < steps) next = table[step + 1];
-        if (P::AHEAD && step + 1 < steps) fetch_rows<P, L>(own, at, after, rows[now ^ 1], now ^ 1);
+        if (P::AHEAD && step + 1 < steps) P::fetch(own, at, rows[now ^ 1], now ^ 1);
         if (P::AHEAD && step + 2 < steps) {
-            Run at_then = at_turn(at, then);
 #pragma unroll
             for (unsigned k = 0; k < EACH; k++) {
                 unsigned i = threadIdx.x + k * P::THREADS;
-                later[k] = i < (then.last ? L::ROWS : P::ROWS) ? P::number(at_then, i) : 0;
+                later[k] = i < P::ROWS ? P::number(at_turn(at, then), then.rows, i) : 0;
             }
         }
-        step_of<P, L>(own, at, turn, now, registers);
+        P::step(own, at, turn.rows, now, registers);
         if (P::AHEAD && step + 2 < steps) {   // this step's indices were read in the step before
 #pragma unroll
             for (unsigned k = 0; k < EACH; k++)

@@ -7,7 +7,7 @@ use crate::{
     data::Dataset,
     host,
     plan::{DeviceId, Engine, Machine, Movement, Trial, sum_of, transfers},
-    program::{Role, StepSource, StepSources},
+    program::{Role, StepSource},
     record::{self, cause, devices_in_words, of_build, text_table},
     report::Estimate,
     run::bf16_unit,
@@ -57,7 +57,7 @@ fn compiled_step(trial: &Trial, machine: &Machine) -> Option<String> {
     let gpu = trial.devices.used.first()?.real_gpu(machine).filter(|_| trial.engine == Engine::Compiled)?;
     let (precision, room) = (trial.spec.devices.precision, gpu.limits.step_room());
     let StepSource { blocks, threads, elements, barriers, .. } =
-        StepSources::get(&trial.programs, precision, room).ok()?.full;
+        *StepSource::get(&trial.programs, precision, room).ok()?;
     let [shared, room] = [4 * elements as u64, room.shared_bytes].map(units::bytes);
     if blocks > 1 {
         return Some(format!(

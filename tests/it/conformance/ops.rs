@@ -192,6 +192,7 @@ impl Suite {
                     hits,
                     gradient,
                     rows,
+                    first: total_rows - rows,
                     total_rows,
                     width,
                 });

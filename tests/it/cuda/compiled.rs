@@ -46,7 +46,6 @@ fn a_job_too_large_for_a_block_runs_in_a_grid() {
     let launches = sim.calls().split_off(before);
     let of = |what: &str| launches.iter().filter(|call| call.starts_with(what)).count();
     // The check runs interpreter and compiled kernel twice; the interpreter then validates after both epochs.
-    assert_eq!(of("launch_cooperative last_step blocks 32 threads 256"), 2, "{launches:?}");
     assert!(of("launch_cooperative steps blocks 32 threads 256") >= 2 + 2, "{launches:?}");
     assert!(of("launch_cooperative interpret_grid") >= 2 + 2, "{launches:?}");
     let smaller = sim.run(&place, &[COMPILED], &[("RUNNER_SIM_MULTIPROCESSORS", "16")]).ended_by(0);

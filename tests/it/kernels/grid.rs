@@ -3,7 +3,7 @@
 //! `programs`.
 
 use runner::{
-    program::{LossKind, Precision, Programs, StepRoom, StepSource, StepSources, UpdateRule},
+    program::{LossKind, Precision, Programs, StepRoom, StepSource, UpdateRule},
     spec::{Layer, Policy},
 };
 
@@ -29,11 +29,11 @@ pub fn images() -> Job {
 }
 
 fn source(programs: &Programs) -> StepSource {
-    StepSources::new(programs, Precision::F32, ROOM).unwrap().full
+    StepSource::from_programs(programs, Precision::F32, ROOM).unwrap()
 }
 
-/// Sources of steps over a grid, each with a name.
-pub fn steps() -> Vec<(&'static str, String)> {
+/// Sources of steps for a GPU, each with a name: of a warp, of a block, and over grids.
+pub fn steps(tensor_cores: bool) -> Vec<(&'static str, String)> {
     let sizes = Sizes { rows: 1000, batch: 250, validation: 100 };
     let layers = vec![
         Layer::Dropout { p: 0.1 },
@@ -48,9 +48,18 @@ pub fn steps() -> Vec<(&'static str, String)> {
     let deep = lowered(&layers, ADAM, Some(0.5), Policy::PerEpoch, sizes);
     let wide = vec![linear(2048, true), Layer::Relu, linear(2048, true), Layer::Relu, linear(10, true)];
     let wide = Job { layers: wide, batch: 1024, rule: UpdateRule::PLAIN_SGD, ..images() }.programs();
-    [("784-256-10", images().programs()), ("all layers, clipped", deep), ("784-2048-2048-10", wide)]
-        .map(|(name, programs)| (name, source(&programs).text))
-        .into()
+    let source = |programs: Programs| {
+        StepSource::from_programs(&programs, Precision::F32, StepRoom { tensor_cores, ..ROOM }).unwrap().text
+    };
+    [
+        ("linear regression", Job::linear_regression().programs()),
+        ("64-32-10", Job::digits().programs()),
+        ("784-256-10", images().programs()),
+        ("all layers, clipped", deep),
+        ("784-2048-2048-10", wide),
+    ]
+    .map(|(name, programs)| (name, source(programs)))
+    .into()
 }
 
 #[test]
@@ -96,6 +105,23 @@ fn a_weight_that_stays_in_its_blocks_follows_the_reference() {
         let source = Machine::new(driver, &job.bench(&programs)).source(Engine::TensorGrid, &programs.train);
         assert_eq!(source.text.matches("First::gradient(").count(), 1, "{what}: {}", source.text);
         check(driver, Engine::TensorGrid, &job, what);
+    }
+}
+
+/// Blocks wait until partial sums are no longer what an empty place holds; a loss that is not a number is not that.
+#[test]
+fn a_step_of_numbers_that_are_none_ends() {
+    let Some(driver) = Driver::get() else { return };
+    let layers = vec![linear(129, true), Layer::Relu, linear(3, true)];
+    let job = Job { layers, features: 65, targets: 3, ..Job::linear_regression() };
+    let programs = job.programs();
+    let mut bench = job.bench(&programs);
+    bench.contents[0].fill(f32::from_bits(u32::MAX));
+    for precision in [Precision::F32, Precision::Tf32] {
+        let mut machine = Machine::new(driver, &bench);
+        machine.precision = precision;
+        machine.run(Engine::TensorGrid, &programs.train, STEPS, &hyper()[..STEPS]);
+        assert_eq!(machine.non_finite(), 1);
     }
 }
 
@@ -203,7 +229,8 @@ fn a_net_of_two_layers_takes_two_barriers() {
     // At an H100's 1.98 GHz, by the plan's estimate.
     assert!(source.cycles / 1.98e9 < 15e-6, "{}", source.cycles);
     let tiles =
-        StepSources::new(&programs, Precision::F32, StepRoom { tensor_cores: false, ..ROOM }).unwrap().full;
+        StepSource::from_programs(&programs, Precision::F32, StepRoom { tensor_cores: false, ..ROOM })
+            .unwrap();
     assert_eq!((tiles.blocks, tiles.threads, tiles.barriers), (128, 256, 3), "{}", tiles.text);
     assert!(4 * tiles.elements <= 48 << 10, "{}", tiles.elements);
     assert_eq!(tiles.ahead, 256 * 784 + 256);
@@ -220,7 +247,7 @@ fn fewer_multiprocessors_run_two_blocks_each() {
     let programs = images().programs();
     let on = |multiprocessors, tensor_cores| {
         let room = StepRoom { multiprocessors, tensor_cores, ..ROOM };
-        StepSources::new(&programs, Precision::F32, room).unwrap().full
+        StepSource::from_programs(&programs, Precision::F32, room).unwrap()
     };
     let (tiles, smaller) = (on(132, false), on(64, true));
     assert_eq!(smaller.text, tiles.text.replace("__launch_bounds__(256, 1)", "__launch_bounds__(256, 2)"));
@@ -230,7 +257,7 @@ fn fewer_multiprocessors_run_two_blocks_each() {
 #[test]
 fn what_a_grid_cannot_do_is_refused_by_name() {
     let programs = images().programs();
-    let why = |precision, room| StepSources::new(&programs, precision, room).unwrap_err();
+    let why = |precision, room| StepSource::from_programs(&programs, precision, room).unwrap_err();
     let half = why(Precision::Bf16, ROOM);
     assert!(
         half.starts_with("a step of ") && half.ends_with("; a grid of blocks does not multiply in bf16"),

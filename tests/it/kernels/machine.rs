@@ -154,7 +154,7 @@ impl<'a> Machine<'a> {
         // A weight that stays in shared memory is one block's; the simulator has room for two.
         let multiprocessors = if tensor_cores { 2 * MULTIPROCESSORS } else { MULTIPROCESSORS };
         let options = StepOptions { layout, precision, place, elements, room, multiprocessors, tensor_cores };
-        StepSource::new("steps", program, last, &options)
+        StepSource::new(program, last.map(|last| last.rows), &options)
     }
 
     /// Compiles and loads a source, once per process.

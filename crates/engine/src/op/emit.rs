@@ -93,6 +93,8 @@ pub enum WorkSplit {
 pub struct Emitter {
     pub threads: u32,
     pub split: WorkSplit,
+    /// Rows of a batch, and of the smaller one at the end of an epoch, or the same. Which of them a step has is its `rows`.
+    pub rows: [usize; 2],
     /// The offsets of a batch's features and targets, if a step finds them in one of two buffers.
     pub batch: Option<[u64; 2]>,
     pub learning: Option<Learning>,
@@ -105,8 +107,22 @@ pub struct Emitter {
 }
 
 impl Emitter {
-    /// The record as a constant named `op`.
-    pub fn record_text(&self, r: &Record) -> String {
+    pub fn new(threads: u32, split: WorkSplit) -> Self {
+        Self {
+            threads,
+            split,
+            rows: [1; 2],
+            batch: None,
+            learning: None,
+            spaced: Vec::new(),
+            kept: Vec::new(),
+            tensor_cores: false,
+            held: Vec::new(),
+        }
+    }
+
+    /// The record as a constant named `op`. `last`: what it is on the smaller batch.
+    pub fn record_text(&self, r: &Record, last: &Record) -> String {
         let next = match &self.split {
             WorkSplit::Rows(Some(next)) | WorkSplit::Sums(Some(next), _) => next,
             _ => r,
@@ -126,20 +142,32 @@ impl Emitter {
             0 => r.first.to_string(),
             apart => format!("{} + (int)part * {apart}", r.first),
         };
-        let f = r.f.map(|f| format!("{f:?}f"));
-        let Record { kind, rows, inputs, outputs, activation, loss, flags, layer, total_rows, n, .. } = r;
+        let f: [String; 6] = std::array::from_fn(|i| self.by_rows(r.f[i], last.f[i], "f"));
+        let [rows, total_rows] = [(r.rows, last.rows), (r.total_rows, last.total_rows)]
+            .map(|(full, last)| self.by_rows(full, last, ""));
+        let scale = self.by_rows(r.scale, last.scale, "");
+        let Record { kind, inputs, outputs, activation, loss, flags, layer, n, .. } = r;
         format!(
             "const Op op = {{{kind}, {rows}, {inputs}, {outputs}, {activation}, {loss}, 0, {flags}, {layer}, {first}, \
-             {total_rows}, {n}, {{{}}}, {:?}, {{{}}}}};",
+             {total_rows}, {n}, {{{}}}, {scale}, {{{}}}}};",
             f.join(", "),
-            r.scale,
             at.join(", ")
         )
     }
 
+    /// A number of a step, and of one on the smaller batch.
+    fn by_rows<T: std::fmt::Debug + PartialEq>(&self, full: T, last: T, suffix: &str) -> String {
+        let rows = self.rows[0];
+        if full == last {
+            format!("{full:?}{suffix}")
+        } else {
+            format!("(rows == {rows} ? {full:?}{suffix} : {last:?}{suffix})")
+        }
+    }
+
     /// The call of the same function that interpreters call.
-    pub(super) fn call(&self, r: &Record) -> String {
-        format!("{} {}(op, own, at, s);", self.record_text(r), r.kind().function())
+    pub(super) fn call(&self, r: &Record, last: &Record) -> String {
+        format!("{} {}(op, own, at, s);", self.record_text(r, last), r.kind().function())
     }
 
     /// A product `[m, k, n]` in tiles. `made`: the call that makes its `Product` from `op`; `to`: the offset
@@ -152,7 +180,7 @@ impl Emitter {
         sides: [Operand; 2],
         to: Option<u64>,
     ) -> String {
-        let mut text = format!("{} Product c = {made}; ", self.record_text(r));
+        let mut text = format!("{} Product c = {made}; ", self.record_text(r, r));
         // Results of an op have the same rows.
         if let Some(spaced) = r.at[2..5].iter().find_map(|at| self.spaced(*at)) {
             let _ = write!(text, "c.row = {}; ", spaced.line);
@@ -180,7 +208,8 @@ impl Emitter {
 
     /// Sums of the columns of `[rows, columns]`, computed as a product with a row of ones.
     pub(super) fn column_sums(&self, r: &Record, [rows, columns]: [i32; 2]) -> String {
-        let mut text = format!("{} const Learn out = bias_gradient_out(op, own, at); ", self.record_text(r));
+        let mut text =
+            format!("{} const Learn out = bias_gradient_out(op, own, at); ", self.record_text(r, r));
         let finish = match self.learning {
             Some(_) => self.learn(r.at[1], columns),
             None => "out(j, z);".to_owned(),
@@ -311,35 +340,22 @@ impl Tiles {
         let [threads, blocks] = [threads, blocks].map(|n| n as i32);
         let mut best =
             Self { rows: 1, columns: 1, lanes: 1, depth, wide: 0, warps: 1, cycles: f64::INFINITY };
-        for rows in [1, 2, 4] {
-            for columns in [1, 2, 4] {
-                for lanes in [1, 2, 4, 8, 16, 32] {
-                    let beside = (m + rows - 1) / rows * ((n + columns - 1) / columns);
-                    let warps = (beside * lanes + 31) / 32;
-                    let rounds = f64::from((warps + threads / 32 - 1) / (threads / 32));
-                    let terms = f64::from((k / depth + lanes - 1) / lanes * depth);
-                    let tile = f64::from(rows * columns);
-                    let busy = f64::from((warps.min(threads / 32) + blocks - 1) / blocks);
-                    // The warps share four schedulers. A step takes at least the latency of one chain of
-                    // additions.
-                    let work = terms * (tile / 4.0 + f64::from(rows + columns) * 0.5) * busy;
-                    let alone = terms * (tile + f64::from(rows + columns) * 2.0 + 4.0);
-                    let exchanges =
-                        f64::from(lanes).log2() * 25.0 + tile * 2.0 * (1.0 - 1.0 / f64::from(lanes));
-                    let cycles =
-                        rounds * (30.0 + work.max(alone) + exchanges + tile * 4.0 / f64::from(lanes));
-                    if cycles < best.cycles {
-                        best = Self {
-                            rows,
-                            columns,
-                            lanes,
-                            depth,
-                            wide: 0,
-                            warps: warps.min(threads / 32),
-                            cycles,
-                        };
-                    }
-                }
+        let tiles = [1, 2, 4].into_iter().flat_map(|rows| [1, 2, 4].map(|columns| [rows, columns]));
+        let tiles =
+            tiles.flat_map(|[rows, columns]| [1, 2, 4, 8, 16, 32].map(|lanes| [rows, columns, lanes]));
+        for [rows, columns, lanes] in tiles {
+            let warps = Self::up(Self::up(m, rows) * Self::up(n, columns) * lanes, 32);
+            let rounds = f64::from(Self::up(warps, threads / 32));
+            let terms = f64::from(Self::up(k / depth, lanes) * depth);
+            let [tile, edges] = [rows * columns, rows + columns].map(f64::from);
+            let warps = warps.min(threads / 32);
+            // The warps share four schedulers. A step takes at least the latency of one chain of additions.
+            let work = terms * (tile / 4.0 + edges * 0.5) * f64::from(Self::up(warps, blocks));
+            let alone = terms * (tile + edges * 2.0 + 4.0);
+            let exchanges = f64::from(lanes).log2() * 25.0 + tile * 2.0 * (1.0 - 1.0 / f64::from(lanes));
+            let cycles = rounds * (30.0 + work.max(alone) + exchanges + tile * 4.0 / f64::from(lanes));
+            if cycles < best.cycles {
+                best = Self { rows, columns, lanes, depth, wide: 0, warps, cycles };
             }
         }
         best

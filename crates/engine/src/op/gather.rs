@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use super::{
-    Access, BufferId, Cost, Encoder, Kind, Op, Operation, Record, Refused, Size, Slice, Store,
+    Access, BufferId, Cost, Emitter, Encoder, Kind, Op, Operation, Record, Refused, Size, Slice, Store,
     record::{FLAG_CHUNK, FLAG_ORDERED, FLAG_VALIDATION},
     reference::Memory,
     run::{Context, Failure, RowFetch, Slices},
@@ -96,6 +96,13 @@ impl Operation for Gather {
             at: e.places([self.x, self.y])?,
             ..e.shaped(Kind::Gather, [self.rows, self.width, self.target_width])?
         })
+    }
+
+    fn emit(&self, r: &Record, e: &Emitter) -> String {
+        format!(
+            "{} gather_rows(op, own, at, s, [&](int i) {{ return batch_row(op, at, rows, i); }});",
+            e.record_text(r, r)
+        )
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::{Record, emit::Operand};
+use super::{Record, Tiles, emit::Operand};
 
 /// Threads of each block of a grid.
 pub const GRID_THREADS: u32 = 256;
@@ -71,7 +71,6 @@ impl GridTiles {
     /// reach the more, the fewer elements they load for each; it waits for the L2 cache, for the first slices,
     /// and for the sums that are added and stored at the end.
     pub fn best([m, k, n]: [i32; 3], [a, b]: [Operand; 2], blocks: u32) -> Option<Self> {
-        let up = |n: i32, unit: i32| (n + unit - 1) / unit;
         let tiles = TILES.into_iter().flat_map(|tile| DEPTHS.map(|depth| (tile, depth)));
         let tiles = tiles.filter_map(|([rows, columns, thread_rows], depth)| {
             let shares = GRID_THREADS as i32 / (rows / thread_rows * (columns / THREAD_COLUMNS));
@@ -80,9 +79,9 @@ impl GridTiles {
                 return None;
             }
             let sums = GRID_THREADS as i32 * thread_rows * THREAD_COLUMNS;
-            let count = f64::from(up(m, rows)) * f64::from(up(n, columns));
+            let count = f64::from(Tiles::up(m, rows)) * f64::from(Tiles::up(n, columns));
             let busy = count.min(f64::from(blocks));
-            let [area, slices] = [rows * columns, up(k, depth)].map(f64::from);
+            let [area, slices] = [rows * columns, Tiles::up(k, depth)].map(f64::from);
             let terms = slices * f64::from(depth);
             let peak_share = if thread_rows == 8 { 0.7 } else { 0.5 };
             let quads = ((rows + columns) * depth / 4 + GRID_THREADS as i32 - 1) / GRID_THREADS as i32;

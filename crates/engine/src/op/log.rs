@@ -2,7 +2,7 @@
 //! finite.
 
 use super::{
-    Access, BufferId, Cost, Encoder, Kind, NON_FINITE, Operation, Record, Refused, Slice,
+    Access, BufferId, Cost, Emitter, Encoder, Kind, NON_FINITE, Operation, Record, Refused, Slice,
     record::FLAG_VALIDATION,
     reference::Memory,
     run::{Context, Slices},
@@ -84,6 +84,11 @@ impl Operation for Log {
             LogTarget::Flag => (Kind::Watch, 0, 0),
         };
         Ok(Record { rows: e.int(rows)?, flags, ..e.numbered(kind, self.cells.len, [self.cells])? })
+    }
+
+    fn emit(&self, r: &Record, e: &Emitter) -> String {
+        let rows = if let LogTarget::Sums { .. } = self.to { e.rows[1] as i32 } else { r.rows };
+        e.call(r, &Record { rows, ..*r })
     }
 }
 

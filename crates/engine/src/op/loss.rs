@@ -41,6 +41,8 @@ pub struct Loss {
     /// `[rows, width]`: d mean / d prediction; `None` in a validation.
     pub gradient: Option<Slice>,
     pub rows: usize,
+    /// The first of these within the global batch, which has `total_rows`.
+    pub first: usize,
     pub total_rows: usize,
     pub width: usize,
 }
@@ -79,8 +81,9 @@ impl Operation for Loss {
     }
 
     fn split(&self, split: &mut Split<'_>) {
-        let Self { kind, prediction, target, weighted, per_row, hits, gradient, rows, total_rows, width } =
-            *self;
+        let Self {
+            kind, prediction, target, weighted, per_row, hits, gradient, rows, total_rows, width, ..
+        } = *self;
         let target_width = target.len / rows.max(1);
         split.each(rows, |rows| {
             let hits = hits.map_or(Slice::default(), |h| h.part(rows.clone()));
@@ -98,29 +101,41 @@ impl Operation for Loss {
         let target = self.target.rows(rows, self.target.len / self.rows.max(1));
         let (prediction, gradient) = (wide(self.prediction), self.gradient.map(wide));
         let (per_row, hits) = (single(self.per_row), self.hits.map(single));
-        let rows = rows.len();
-        Some(Self { prediction, target, per_row, hits, gradient, rows, ..self.clone() }.into())
+        let (first, rows) = (self.first + rows.start, rows.len());
+        Some(Self { prediction, target, per_row, hits, gradient, rows, first, ..self.clone() }.into())
     }
 
     fn record(&self, e: &Encoder<'_>) -> Result<Record, Refused> {
         let places = [Some(self.prediction), Some(self.target), Some(self.per_row), self.hits, self.gradient];
         Ok(Record {
+            first: e.int(self.first)?,
             total_rows: e.int(self.total_rows)?,
             loss: self.kind as i32,
             flags: if self.weighted { FLAG_WEIGHTED } else { 0 },
             at: e.optional(places)?,
+            f: self.constants(self.total_rows),
             ..e.shaped(Kind::Loss, [self.rows, self.width, 0])?
         })
     }
 
     fn emit(&self, r: &Record, e: &Emitter) -> String {
+        let [_, last] = e.rows;
+        let last = Record { total_rows: last as i32, f: self.constants(last), ..*r };
         let in_registers = self.kind.classifies() && self.width <= REGISTER_WIDTH;
         match e.split {
             WorkSplit::Threads { blocks: 1 } if in_registers => {
-                format!("{} cross_entropy_op<{}>(op, own, at, s);", e.record_text(r), self.width)
+                format!("{} cross_entropy_op<{}>(op, own, at, s);", e.record_text(r, &last), self.width)
             }
-            _ => e.call(r),
+            _ => e.call(r, &last),
         }
+    }
+}
+
+impl Loss {
+    /// The weight of a term in the mean over these rows.
+    fn constants(&self, rows: usize) -> [f32; 6] {
+        let terms = if self.kind.classifies() { 1 } else { self.width };
+        [1.0 / (rows as f32 * terms as f32), 0.0, 0.0, 0.0, 0.0, 0.0]
     }
 }
 

@@ -107,7 +107,7 @@ pub trait Operation {
 
     /// Its source text in a compiled step, given its record.
     fn emit(&self, record: &Record, emitter: &Emitter) -> String {
-        emitter.call(record)
+        emitter.call(record, record)
     }
 
     /// How the operands of its product are stored, if it is one.

@@ -2,7 +2,7 @@
 //! number of threads.
 
 use super::{
-    Access, Cost, Encoder, Kind, Operation, PARTIAL_SUMS, PARTIALS, Record, Refused, Size, Slice,
+    Access, Cost, Emitter, Encoder, Kind, Operation, PARTIAL_SUMS, PARTIALS, Record, Refused, Size, Slice,
     record::FLAG_SQUARED,
     reference::Memory,
     run::{Context, Slices},
@@ -104,6 +104,11 @@ impl Operation for Mean {
     fn record(&self, e: &Encoder<'_>) -> Result<Record, Refused> {
         let scale = self.scale;
         Ok(Record { scale, ..e.numbered(Kind::Mean, self.of.len, [self.of, self.cell])? })
+    }
+
+    fn emit(&self, r: &Record, e: &Emitter) -> String {
+        let [full, last] = e.rows.map(|rows| rows as f64);
+        e.call(r, &Record { scale: self.scale * (full / last), ..*r })
     }
 }
 

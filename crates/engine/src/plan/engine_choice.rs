@@ -11,7 +11,7 @@ use super::{
     trial::Trial,
 };
 use crate::{
-    program::{MemoryPlan, Programs, StepSources},
+    program::{MemoryPlan, Programs, StepSource},
     spec::{EngineChoice, Precision, Problem, Spec},
     units,
 };
@@ -126,9 +126,9 @@ pub fn on_gpus(
 /// # Errors
 /// Why no such kernel can be made.
 fn compiled_step(precision: Precision, programs: &Programs, limits: GpuLimits) -> Result<f64, String> {
-    let sources = StepSources::get(programs, precision, limits.step_room())?;
+    let source = StepSource::get(programs, precision, limits.step_room())?;
     let clock_hz = limits.multiprocessor_flops_per_s / FLOPS_PER_CLOCK;
-    Ok(sources.full.cycles / clock_hz.max(1.0))
+    Ok(source.cycles / clock_hz.max(1.0))
 }
 
 /// Estimated seconds of a step of a trial of the engine `compiled`.

@@ -18,7 +18,7 @@ pub use bf16_copies::{Bf16Copies, library_operands};
 pub use initial::{exported, imported, initial_parameter};
 pub use lower::{Options, Shard, lower, lower_inference};
 pub use memory_plan::{MemoryPlan, Offsets};
-pub use step_source::{StepOptions, StepRoom, StepSource, StepSources};
+pub use step_source::{StepOptions, StepRoom, StepSource};
 
 use crate::vector::matmul::Kernel;
 

@@ -183,7 +183,7 @@ impl CudaExecutor {
             elements: self.train.elements,
         };
         let (gpu, train) = (&self.gpu, &self.train);
-        let own = attempt.run(gpu, |places, count| compiled.queue_on(gpu, places, count, is_last))?;
+        let own = attempt.run(gpu, |places, count| compiled.queue_on(gpu, places, count))?;
         let other = attempt.run(gpu, |places, count| {
             interpreter.interpret(gpu, places, train.of_step(is_last), count, train.elements)
         })?;

@@ -16,7 +16,7 @@ use super::{
 use crate::{
     device::{DeviceError, RankLink},
     plan::{Engine, summed},
-    program::{Bf16Copies, Layout, MemoryPlan, Offsets, Precision, Program, Programs, StepSources},
+    program::{Bf16Copies, Layout, MemoryPlan, Offsets, Precision, Program, Programs, StepSource},
     units,
 };
 
@@ -170,10 +170,9 @@ fn compile(
     must_be_faster: bool,
 ) -> Result<Unproven, DeviceError> {
     let context = &gpu.context;
-    let sources = StepSources::get(programs, precision, context.gpu.limits(false).step_room());
+    let source = StepSource::get(programs, precision, context.gpu.limits(false).step_room());
     let unusable = |why| DeviceError::Unusable { device: context.name.clone(), why };
-    let sources = sources.map_err(unusable)?;
-    train.compiled = Some(Compiled::load(context, &sources)?);
+    train.compiled = Some(Compiled::load(context, &*source.map_err(unusable)?)?);
     Ok(Unproven::new(programs, precision, must_be_faster, train.interpreter(gpu)))
 }
 

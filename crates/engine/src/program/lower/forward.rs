@@ -71,8 +71,20 @@ impl Builder<'_> {
             .then(|| self.l.rows_of("hits", 1));
         let gradient = learn.then(|| self.l.rows_of("prediction_gradient", width));
         let weighted = kind.classifies() && self.o.targets == 2;
-        let loss =
-            Loss { kind, prediction, target, weighted, per_row, hits, gradient, rows, total_rows, width };
+        let first = self.l.first;
+        let loss = Loss {
+            kind,
+            prediction,
+            target,
+            weighted,
+            per_row,
+            hits,
+            gradient,
+            rows,
+            first,
+            total_rows,
+            width,
+        };
         self.l.push(loss, Phase::Loss);
         let terms = if kind.classifies() { total_rows } else { total_rows * width };
         LossParts { per_row, hits, gradient, scale: 1.0 / terms as f64 }

@@ -3,8 +3,8 @@
 use std::fmt::Write;
 
 use super::{
-    Access, Emitter, Encoder, FLAG_VALIDATION, Gather, Kept, Learning, Op, Record, Role, Slice, Spaced, Step,
-    StepOptions, StepSource, Tiles, Window, WorkSplit, aligned, pieces, spacing::spaced,
+    Access, Emitter, Encoder, Gather, Kept, Learning, Op, Record, Role, Slice, Spaced, Step, StepOptions,
+    StepSource, Tiles, Window, WorkSplit, aligned, pieces, spacing::spaced,
 };
 
 /// Threads that a block may have.
@@ -106,7 +106,7 @@ impl Room {
         }
     }
 
-    /// The step with these places; its last batch has the same ones.
+    /// The step's records with these places.
     fn records(&self, step: &Step<'_>, options: &StepOptions<'_>) -> Result<Vec<Record>, String> {
         let StepOptions { layout, precision, place, .. } = *options;
         let own = |slice: Slice| {
@@ -122,37 +122,26 @@ impl Room {
     }
 }
 
-/// The source of a step that fits a block's shared memory. `last`: the step on the smaller batch at the end of an epoch.
+/// The source of a step that fits a block's shared memory.
 ///
 /// # Errors
 /// An instruction that only the interpreter supports.
-pub fn source(
-    step: &Step<'_>,
-    last: Option<&Step<'_>>,
-    options: &StepOptions<'_>,
-) -> Result<StepSource, String> {
+pub fn source(step: &Step<'_>, options: &StepOptions<'_>) -> Result<StepSource, String> {
     let room = Room::new(step, options, true);
     let records = room.records(step, options)?;
-    let of_last = last.map(|last| room.records(last, options)).transpose()?;
     let step = &step.with(&records);
-    let by = |threads| Staged::new(step, threads, &room, None);
+    let by = |threads| Staged::new(step, threads, &room);
     let fastest = THREADS.into_iter().map(by).min_by(|a, b| a.cycles.total_cmp(&b.cycles));
-    let Some(full) = fastest else { return Err("no threads".into()) };
-    let threads = full.emitter.threads;
-    let last = last.zip(of_last.as_ref()).map(|(last, records)| last.with(records));
-    let last = last.as_ref().map(|last| Staged::new(last, threads, &room, Some(&full)));
-    let mut text = String::new();
-    full.write(&mut text, ("full", last.is_some()), &room, options);
-    last.iter().for_each(|last| last.write(&mut text, ("last", false), &room, options));
-    let other = if last.is_some() { "last" } else { "full" };
+    let Some(staged) = fastest else { return Err("no threads".into()) };
+    let threads = staged.emitter.threads;
+    let mut text = staged.program(&room, options);
     let _ = write!(
         text,
-        "extern \"C\" __global__ void __launch_bounds__({threads}, 1) {}(float* arena, Run* run, unsigned*, float*, int \
-         steps) {{\n    compiled_steps<full_program, {other}_program>(arena, run, steps);\n}}\n",
-        step.name
+        "extern \"C\" __global__ void __launch_bounds__({threads}, 1) steps(float* arena, Run* run, unsigned*, float*, int \
+         steps) {{\n    compiled_steps<Program>(arena, run, steps);\n}}\n",
     );
-    let barriers = full.stages.iter().max().map_or(1, |last| last + 1);
-    let (elements, cycles) = (room.elements, full.cycles);
+    let barriers = staged.stages.iter().max().map_or(1, |last| last + 1);
+    let (elements, cycles) = (room.elements, staged.cycles);
     Ok(StepSource { text, blocks: 1, threads, elements, ahead: 0, barriers, cycles })
 }
 
@@ -168,72 +157,48 @@ struct Staged<'a> {
 }
 
 impl<'a> Staged<'a> {
-    /// `full`: the step on full batches, if this is the other one. It has the same weights in the same registers.
-    fn new(step: &'a Step<'a>, threads: u32, room: &Room, full: Option<&Staged<'_>>) -> Self {
+    fn new(step: &'a Step<'a>, threads: u32, room: &Room) -> Self {
         let fetches_ahead = room.fetches_ahead();
         let mut emitter = Emitter {
-            threads,
-            split: WorkSplit::Threads { blocks: 1 },
             batch: fetches_ahead.then(|| room.batch[0]),
-            learning: step.learning.clone(),
             spaced: room.spaced.clone(),
-            kept: full.map_or(Vec::new(), |full| full.emitter.kept.clone()),
             tensor_cores: room.tensor_cores,
-            held: Vec::new(),
+            ..step.emitter(threads, WorkSplit::Threads { blocks: 1 })
         };
         let pieces = pieces::pieces(step, fetches_ahead);
-        if full.is_none() {
-            emitter.kept = kept(&pieces, &emitter);
-        }
+        emitter.kept = kept(&pieces, &emitter);
         let pieces: Vec<_> = pieces.into_iter().flat_map(|piece| Piece::all(piece, &emitter)).collect();
-        let stages = full.map_or_else(|| stages(&pieces), |full| full.stages.clone());
-        let firsts = full.map_or_else(|| firsts(&pieces, &stages, threads), |full| full.firsts.clone());
+        let stages = stages(&pieces);
+        let firsts = firsts(&pieces, &stages, threads);
         let cycles = cycles(&pieces, &stages, threads);
         Self { step, emitter, pieces, stages, firsts, cycles }
     }
 
-    /// Writes the struct; `is_short`: whether an epoch ends with a smaller batch.
-    fn write(
-        &self,
-        text: &mut String,
-        (name, is_short): (&str, bool),
-        room: &Room,
-        options: &StepOptions<'_>,
-    ) {
+    /// The struct that the kernel is made from.
+    fn program(&self, room: &Room, options: &StepOptions<'_>) -> String {
         let Self { step, emitter, .. } = self;
-        let fetches_ahead = emitter.batch.is_some();
-        let _ = write!(
-            text,
-            "struct {name}_program {{\n    static const int THREADS = {}, ELEMENTS = {}, BATCH = {}, ROWS = {};\n    static \
-             const bool AHEAD = {fetches_ahead}, SHORT = {is_short};\n",
-            emitter.threads, options.elements, step.program.batch, step.program.rows,
+        let fetches_ahead = room.fetches_ahead();
+        let mut text = format!(
+            "struct Program {{\n    {}    static const int ELEMENTS = {};\n    static const bool AHEAD = {fetches_ahead};\n",
+            step.sizes(emitter.threads),
+            options.elements
         );
-        if fetches_ahead {
-            *text += &fetch(step, room);
-        } else {
-            *text += "    static __device__ u32 number(const Run&, unsigned) { return 0; }\n";
-            *text += "    static __device__ void fetch(float*, const Run&, const u32*, int) {}\n";
-        }
+        text += &if fetches_ahead { fetch(step, room) } else { NO_FETCH.to_owned() };
         let is_value = |own: &&Spaced| options.layout.buffers[own.slice.buffer.0].role == Role::Values;
-        *text += &respace(room.spaced.iter().filter(is_value).collect());
-        *text += &self.registers(name == "full");
-        self.write_step(text, room);
-        *text += "};\n";
+        text += &respace(room.spaced.iter().filter(is_value).collect());
+        text += &self.registers();
+        self.write_step(&mut text, room);
+        text + "};\n"
     }
 
     /// The type of what lanes keep in registers, and the code that fills and empties it.
-    fn registers(&self, is_full: bool) -> String {
-        let Some(learning) = self.emitter.learning.as_ref().filter(|_| is_full) else {
-            let own =
-                if is_full { "struct Registers {};" } else { "using Registers = full_program::Registers;" };
-            return format!(
-                "    {own}\n    static __device__ void take(const float*, Registers&) {{}}\n    static __device__ void \
-                 give(float*, const Registers&) {{}}\n"
-            );
-        };
-        let Learning { values, gradients, state, stride, states, .. } = learning;
+    fn registers(&self) -> String {
         let (mut all, mut take, mut give) = (String::new(), String::new(), String::new());
         for (number, Kept { to, shape: [m, n], tiles, rounds, .. }) in self.emitter.kept.iter().enumerate() {
+            let Some(Learning { values, gradients, state, stride, states, .. }) = &self.emitter.learning
+            else {
+                continue;
+            };
             let _ = write!(all, "Kept<{m}, {n}, {}, {rounds}, {states}> kept{number}; ", tiles.wide);
             let place = self.pieces.iter().position(|piece| piece.gradient == Some(*to));
             let first = place.map_or(0, |place| self.firsts[place]);
@@ -251,8 +216,8 @@ impl<'a> Staged<'a> {
 
     /// Writes the function `step`. The pieces of a stage begin at different warps, so that they run in parallel.
     fn write_step(&self, text: &mut String, room: &Room) {
-        *text += "    static __device__ __forceinline__ void step(float* own, const Run& at, int now, Registers& registers) \
-                  {\n        const Hyper& hyper = *at.hyper;\n";
+        *text += "    static __device__ __forceinline__ void step(float* own, const Run& at, int rows, int now, Registers& \
+                  registers) {\n        const Hyper& hyper = *at.hyper;\n";
         if room.fetches_ahead() {
             let [[x, y], [other_x, other_y]] = room.batch;
             let _ = writeln!(text, "        const u64 x = now ? {other_x} : {x}, y = now ? {other_y} : {y};");
@@ -362,33 +327,24 @@ fn stages(pieces: &[Piece]) -> Vec<usize> {
     stages
 }
 
+/// That of a step that begins with its rows.
+const NO_FETCH: &str = "    static __device__ u32 number(const Run&, int, int) { return 0; }\n    static __device__ void \
+                        fetch(float*, const Run&, const u32*, int) {}\n";
+
 /// The code that fetches rows into one of the batch's two buffers.
 fn fetch(step: &Step<'_>, room: &Room) -> String {
     let (r, Gather { rows, width, target_width, .. }) = (step.gathers, step.gather);
-    let data = if r.flags & FLAG_VALIDATION != 0 { 2 } else { 0 };
     let [[x, y], [other_x, other_y]] = room.batch;
     let line = room.spaced.iter().find(|own| own.at == x).map_or(*width, |own| own.line);
     let by = |width: &usize| [4, 2].into_iter().find(|n| width.is_multiple_of(*n)).unwrap_or(1);
-    let split = WorkSplit::Threads { blocks: 1 };
-    let plain = Emitter {
-        threads: 0,
-        split,
-        batch: None,
-        learning: None,
-        spaced: Vec::new(),
-        kept: Vec::new(),
-        tensor_cores: false,
-        held: Vec::new(),
-    };
-    let number = plain.record_text(r);
+    let op = step.emitter(0, WorkSplit::Threads { blocks: 1 }).record_text(r, r);
     format!(
-        "    static __device__ __forceinline__ u32 number(const Run& at, unsigned i) {{\n        {number}\n        return \
-         data_row(op, at, i);\n    }}\n    static __device__ __forceinline__ void fetch(float* own, const Run& at, const \
+        "    static __device__ __forceinline__ u32 number(const Run& at, int rows, int i) {{\n        {op}\n        return \
+         batch_row(op, at, rows, i);\n    }}\n    static __device__ __forceinline__ void fetch(float* own, const Run& at, const \
          u32* rows, int place) {{\n        rows_ahead<{rows}, {width}, {line}, {}>(own + (place ? {other_x} : {x}), \
-         at.data[{data}], rows, piece(0, THREADS));\n        rows_ahead<{rows}, {target_width}, {target_width}, {}>(own + \
-         (place ? {other_y} : {y}), at.data[{}], rows, piece(0, THREADS));\n    }}\n",
+         at.data[0], rows, piece(0, THREADS));\n        rows_ahead<{rows}, {target_width}, {target_width}, {}>(own + \
+         (place ? {other_y} : {y}), at.data[1], rows, piece(0, THREADS));\n    }}\n",
         by(width),
-        by(target_width),
-        data + 1
+        by(target_width)
     )
 }

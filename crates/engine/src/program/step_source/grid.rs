@@ -128,19 +128,9 @@ struct Grid<'a> {
 impl Grid<'_> {
     fn emitter(&self, split: WorkSplit) -> Emitter {
         let [x, y] = [self.step.gathers.at[0], self.step.gathers.at[1]];
-        let learning = self.step.learning.clone();
         let by_rows = matches!(split, WorkSplit::Rows(_));
         let held = self.held.iter().filter(|_| by_rows).map(|held| [held.from, held.to]).collect();
-        Emitter {
-            threads: GRID_THREADS,
-            split,
-            batch: Some([x, y]),
-            learning,
-            spaced: Vec::new(),
-            kept: Vec::new(),
-            tensor_cores: false,
-            held,
-        }
+        Emitter { batch: Some([x, y]), held, ..self.step.emitter(GRID_THREADS, split) }
     }
 
     /// Elements of shared memory besides those of tiles.
@@ -251,22 +241,21 @@ impl Grid<'_> {
 
     /// The text, and the estimated cycles of a step without its barriers.
     fn write(&self, shares: &[Share], places: &[[usize; 2]], stages: usize) -> Result<(String, f64), String> {
-        let Step { name, program, gathers, .. } = self.step;
+        let Step { gathers, .. } = self.step;
         let [x_ahead, y_ahead, _] = self.ahead();
         let is_open = self.first.is_some();
         let mut text = format!(
-            "struct {name}_program {{\n    static const int THREADS = {GRID_THREADS}, BLOCKS = {}, BATCH = {}, ROWS = {}, \
-             TILES = {};\n    static const bool OPEN = {is_open};\n    static const u64 X = {}, Y = {}, BEHIND_X = {x_ahead};\n",
+            "struct Program {{\n    {}    static const int BLOCKS = {}, TILES = {};\n    static const bool OPEN = \
+             {is_open};\n    static const u64 X = {}, Y = {}, BEHIND_X = {x_ahead};\n",
+            self.step.sizes(GRID_THREADS),
             self.blocks,
-            program.batch,
-            program.rows,
             self.resident(),
             gathers.at[0],
             gathers.at[1],
         );
         text += &self.rows_ahead()?;
         text += "    template <class Meanwhile>\n    static __device__ __forceinline__ void step(float* own, float* shared, const \
-                 Run& at, unsigned* barrier, unsigned& arrived, float* ahead, Batch batch, Meanwhile meanwhile) {\n        const u64 x = batch.x, y = \
+                 Run& at, int rows, unsigned* barrier, unsigned& arrived, float* ahead, Batch batch, Meanwhile meanwhile) {\n        const u64 x = batch.x, y = \
                  batch.y;\n";
         let each = self.first.map_or(0, |first| first.partials());
         let _ =
@@ -299,9 +288,8 @@ impl Grid<'_> {
         };
         let _ = write!(
             text,
-            "    }}\n}};\nextern \"C\" __global__ void __launch_bounds__({GRID_THREADS}, {}) {name}(float* arena, Run* \
-             run, unsigned* barrier, float* ahead, int steps) {{\n    grid_steps<{name}_program>(arena, run, barrier, ahead, \
-             steps);\n}}\n",
+            "    }}\n}};\nextern \"C\" __global__ void __launch_bounds__({GRID_THREADS}, {}) steps(float* arena, Run* \
+             run, unsigned* barrier, float* ahead, int steps) {{\n    grid_steps<Program>(arena, run, barrier, ahead, steps);\n}}\n",
             self.each
         );
         Ok((text, cycles))
@@ -320,26 +308,29 @@ impl Grid<'_> {
     fn rows_ahead(&self) -> Result<String, String> {
         let [parts, each] = self.parts();
         if let Some(first) = &self.first {
-            let all = self.emitter(WorkSplit::Threads { blocks: 1 }).record_text(self.step.gathers);
+            let all = self
+                .emitter(WorkSplit::Threads { blocks: 1 })
+                .record_text(self.step.gathers, self.step.gathers);
             return Ok(stationary::program(first, &all, self.step, [parts, each]));
         }
-        let own = |part: usize| Op::from(self.step.gather.clone()).of_rows(&(part * each..(part + 1) * each));
+        let gather = Op::from(self.step.gather.clone());
+        let own = |part: usize| gather.of_rows(&(part * each..(part + 1) * each));
         let Some((rows, next)) = self.of_parts(own, parts)? else {
             return Err("a step without rows".into());
         };
-        let op = self.emitter(WorkSplit::Rows(next.map(Box::new))).record_text(&rows);
+        let emitter = self.emitter(WorkSplit::Rows(next.map(Box::new)));
+        let (gather, op) = (gather.emit(&rows, &emitter), emitter.record_text(&rows, &rows));
         let parts = format!(
-            "for (unsigned part = blockIdx.x; part < {parts}; part += BLOCKS) {{ {op} Run then = at;"
+            "for (unsigned part = blockIdx.x; part < {parts}; part += BLOCKS) {{ Solo s(threadIdx.x, THREADS);"
         );
-        let scope = "then, Solo(threadIdx.x, THREADS)); }\n    }\n";
         Ok(format!(
             "    static __device__ Batch batch(float* own, float*, float* ahead, int place) {{\n        const u64 other = \
              (u64)((long long)((u64)ahead - (u64)own) / 4);\n        return place ? Batch{{other, other + BEHIND_X, 1}} : Batch{{X, Y, 0}};\n    }}\n    \
-             static __device__ void begin(float*, float*, float*, const Run&) {{}}\n    static __device__ void end(float*, float*) \
-             {{}}\n    static __device__ __forceinline__ void gather(float* own, float*, const Run& at, Batch batch) {{\n        \
-             const u64 x = batch.x, y = batch.y;\n        {parts} then.offset += part * {each}; gather_op(op, own, {scope}    \
-             static __device__ __forceinline__ void expect(float*, const Run& at, int) {{\n        const u64 x = 0, y = 0;\n        \
-             {parts} next_step(then, BATCH, ROWS), then.offset += part * {each}; expect_rows(op, {scope}"
+             static __device__ void begin(float*, float*, float*, const Run&, int) {{}}\n    static __device__ void end(float*, float*) \
+             {{}}\n    static __device__ __forceinline__ void gather(float* own, float*, const Run& at, int rows, Batch batch) \
+             {{\n        const u64 x = batch.x, y = batch.y;\n        {parts} {gather} }}\n    }}\n    static __device__ __forceinline__ void \
+             expect(float*, const Run& at, int rows, int) {{\n        const u64 x = 0, y = 0;\n        {parts} {op} expect_rows(op, at, rows, s); \
+             }}\n    }}\n"
         ))
     }
 

@@ -77,13 +77,7 @@ pub fn source(step: &Step<'_>, options: &StepOptions<'_>) -> Option<StepSource> 
     let (weight, is_folded) = parts.weight?;
     let mean = parts.mean?;
     let (batch, inputs) = (step.program.rows, linear.inputs);
-    let lanes: usize = if batch > 128 {
-        32
-    } else if batch > 64 {
-        16
-    } else {
-        8
-    };
+    let lanes = batch.div_ceil(8).next_power_of_two().clamp(8, 32);
     let own = batch.div_ceil(lanes);
     let slots = lanes * own;
     let elements = 2 * CHUNK * ((inputs + 2) * slots + 6);
@@ -105,14 +99,13 @@ pub fn source(step: &Step<'_>, options: &StepOptions<'_>) -> Option<StepSource> 
     let [weight, weight_state] = places(weight.at[2]);
     let [bias_at, bias_state] = bias.map_or([0, 0], |bias| places(bias.at[1]));
     let (has_bias, ordered, kind) = (bias.is_some(), gather.flags & FLAG_ORDERED != 0, loss.kind as i32);
-    let name = step.name;
     let text = format!(
-        "struct {name}_program {{\n    static const int INPUTS = {inputs}, BATCH = {batch}, CHUNK = {CHUNK}, LOSS = \
+        "struct Program {{\n    static const int INPUTS = {inputs}, BATCH = {batch}, LANES = {lanes}, CHUNK = {CHUNK}, LOSS = \
          {kind};\n    static const bool HAS_BIAS = {has_bias}, ORDERED = {ordered}, LOGS = {logs}, SUMS = {sums};\n    static \
          const u64 WEIGHT = {weight}, BIAS = {bias_at}, WEIGHT_STATE = {weight_state}, BIAS_STATE = {bias_state}, STRIDE = \
          {stride};\n    static __device__ __forceinline__ auto rule(const Hyper& hyper) {{ return {rule}; }}\n}};\nextern \
-         \"C\" __global__ void __launch_bounds__({THREADS}, 1) {name}(float* arena, Run* run, unsigned*, float*, int steps) \
-         {{\n    linear_steps<{name}_program>(arena, run, steps);\n}}\n",
+         \"C\" __global__ void __launch_bounds__({THREADS}, 1) steps(float* arena, Run* run, unsigned*, float*, int steps) \
+         {{\n    linear_steps<Program>(arena, run, steps);\n}}\n",
     );
     let terms = (own * 2 * (inputs + 2)) as f64;
     let cycles = CYCLES[0] + CYCLES[1] * (lanes as f64).log2() + CYCLES[2] * terms;

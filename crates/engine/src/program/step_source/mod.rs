@@ -1,8 +1,9 @@
 //! Compiles a program to CUDA source: a step in which everything that the interpreters look up is a constant.
 //!
 //! A job that fits the shared memory of a block gets a step for one block (`block.rs`); a larger one a step for
-//! a grid of blocks (`grid.rs`); a linear regression trains in one warp (`linear.rs`). Instructions become pieces. A piece is put into the earliest stage that its reads
-//! and writes allow; a barrier separates two stages. The rows of the next batch are fetched while a step runs.
+//! a grid of blocks (`grid.rs`); a linear regression trains in one warp (`linear.rs`). Instructions become pieces. A
+//! piece is put into the earliest stage that its reads and writes allow; a barrier separates two stages. The rows of the
+//! next batch are fetched while a step runs. A smaller batch at the end of an epoch takes the same step.
 //! If nothing else needs the gradients, whoever has just summed a parameter's gradient updates the parameter at
 //! once; in a block, weights stay in registers from step to step. The generated text calls `kernels/step.cuh`,
 //! `kernels/linear.cuh` and `kernels/grid.cuh`.
@@ -18,13 +19,13 @@ mod stationary;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::{
-    Access, BiasGradient, BufferId, Emitter, Encoder, FLAG_CHUNK, FLAG_ORDERED, FLAG_VALIDATION,
-    GRID_THREADS, Gather, GridTiles, Instruction, Kept, Layout, Learning, Linear, Log, LogTarget, Loss,
-    MOST_SHARED, Mean, MemoryPlan, NONE, Op, PARTIAL_SUMS, Precision, Program, Programs, Record, Refused,
-    Role, Slice, Spaced, Stationary, Tiles, Update, WeightGradient, Window, WorkSplit, aligned, encode,
+    Access, BiasGradient, BufferId, Emitter, Encoder, FLAG_CHUNK, FLAG_ORDERED, GRID_THREADS, Gather,
+    GridTiles, Instruction, Kept, Layout, Learning, Linear, Log, LogTarget, Loss, MOST_SHARED, Mean,
+    MemoryPlan, NONE, Op, PARTIAL_SUMS, Precision, Program, Programs, Record, Refused, Role, Slice, Spaced,
+    Stationary, Tiles, Update, WeightGradient, Window, WorkSplit, aligned, encode,
 };
 
-/// The source of a kernel `void NAME(float* arena, Run* run, unsigned* barrier, float* ahead, int steps)`. A grid's
+/// The source of a kernel `void steps(float* arena, Run* run, unsigned* barrier, float* ahead, int steps)`. A grid's
 /// takes the word of its barrier, and `ahead` elements of memory for the next batch.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StepSource {
@@ -44,76 +45,58 @@ pub struct StepSource {
 }
 
 impl StepSource {
-    /// The source of a program's kernel. That for one block also has the step on `last`, the smaller batch at the end
-    /// of an epoch.
+    /// The source of a program's kernel. `last`: the rows of the smaller batch at the end of an epoch, if there is one. The
+    /// same step takes it.
     ///
     /// # Errors
     /// An instruction that only the interpreter supports, or the reason why the job does not fit.
-    pub fn new(
-        name: &str,
-        program: &Program,
-        last: Option<&Program>,
-        options: &StepOptions<'_>,
-    ) -> Result<Self, String> {
+    pub fn new(program: &Program, last: Option<usize>, options: &StepOptions<'_>) -> Result<Self, String> {
         let StepOptions { layout, precision, place, elements, room, .. } = *options;
-        let encoder = Encoder { layout, precision, place };
-        let encoded = records(program, &encoder)?;
-        let step = Step::new(name, program, &encoded, place)?;
+        let records = records(program, &Encoder { layout, precision, place })?;
+        let step = Step::new(program, last, &records, place)?;
         if elements > room {
             return grid::source(&step, options);
         }
-        if let Some(source) = linear::source(&step, options) {
-            return Ok(source);
+        linear::source(&step, options).map_or_else(|| block::source(&step, options), Ok)
+    }
+
+    /// The source of a trial's training steps that a GPU can run, generated at the first call for these programs.
+    ///
+    /// # Errors
+    /// As for [`StepSource::new`].
+    pub fn get(programs: &Programs, precision: Precision, room: StepRoom) -> Result<Arc<Self>, String> {
+        let known = || KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_it =
+            |own: &&Known| (own.precision, own.room) == (precision, room) && own.programs == *programs;
+        if let Some(own) = known().iter().rev().find(is_it) {
+            return own.source.clone();
         }
-        let last = last.map(|last| Ok::<_, String>((last, records(last, &encoder)?))).transpose()?;
-        let last = last.as_ref().map(|(last, records)| Step::new(name, last, records, place)).transpose()?;
-        block::source(&step, last.as_ref(), options)
+        let source = Self::from_programs(programs, precision, room).map(Arc::new);
+        let (mut all, own) = (known(), source.clone());
+        if all.len() >= MOST_KNOWN {
+            all.remove(0);
+        }
+        all.push(Known { programs: programs.clone(), precision, room, source: own });
+        source
     }
-}
 
-fn records(program: &Program, encoder: &Encoder<'_>) -> Result<Vec<Record>, String> {
-    let records = encode(&program.instructions, encoder).into_iter();
-    records.map(|record| record.map_err(why)).collect()
-}
-
-/// What both kinds of steps are made from.
-#[derive(Clone)]
-struct Step<'a> {
-    name: &'a str,
-    program: &'a Program,
-    records: &'a [Record],
-    gather: &'a Gather,
-    gathers: &'a Record,
-    learning: Option<Learning>,
-}
-
-impl<'a> Step<'a> {
-    fn new(
-        name: &'a str,
-        program: &'a Program,
-        records: &'a [Record],
-        place: &dyn Fn(Slice) -> Option<u64>,
-    ) -> Result<Self, String> {
-        let first = program.instructions.first().map(|i| &i.op).zip(records.first());
-        let Some((Op::Gather(gather), gathers)) = first.filter(|_| program.rows > 0) else {
-            return Err("a step without rows".into());
+    /// Generates it.
+    ///
+    /// # Errors
+    /// As for [`StepSource::new`].
+    pub fn from_programs(programs: &Programs, precision: Precision, room: StepRoom) -> Result<Self, String> {
+        let places = MemoryPlan::new(programs).train;
+        let options = StepOptions {
+            layout: &programs.layout,
+            precision,
+            place: &|slice| places.offset(slice),
+            elements: places.elements,
+            room: usize::try_from(room.shared_bytes / 4).unwrap_or(usize::MAX),
+            multiprocessors: room.multiprocessors,
+            tensor_cores: room.tensor_cores,
         };
-        let learning = pieces::learning(&program.instructions, place);
-        Ok(Self { name, program, records, gather, gathers, learning })
+        Self::new(&programs.train, programs.train_last.as_ref().map(|last| last.rows), &options)
     }
-
-    /// The same step with records for other places.
-    fn with(&self, records: &'a [Record]) -> Self {
-        Self { records, gathers: &records[0], ..self.clone() }
-    }
-}
-
-/// The sources of a trial's training steps.
-#[derive(Clone, Debug, PartialEq)]
-pub struct StepSources {
-    pub full: StepSource,
-    /// A grid's source for the last batch of an epoch, if it is smaller.
-    pub last: Option<StepSource>,
 }
 
 /// Sources that were generated, the newest last: a millisecond for each of thousands of equal trials is seconds.
@@ -126,50 +109,63 @@ struct Known {
     programs: Programs,
     precision: Precision,
     room: StepRoom,
-    sources: Result<Arc<StepSources>, String>,
+    source: Result<Arc<StepSource>, String>,
 }
 
-impl StepSources {
-    /// Sources that a GPU can run, generated at the first call for these programs.
-    ///
-    /// # Errors
-    /// As for [`StepSource::new`].
-    pub fn get(programs: &Programs, precision: Precision, room: StepRoom) -> Result<Arc<Self>, String> {
-        let known = || KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_it =
-            |own: &&Known| (own.precision, own.room) == (precision, room) && own.programs == *programs;
-        if let Some(own) = known().iter().rev().find(is_it) {
-            return own.sources.clone();
+fn records(program: &Program, encoder: &Encoder<'_>) -> Result<Vec<Record>, String> {
+    let records = encode(&program.instructions, encoder).into_iter();
+    records.map(|record| record.map_err(why)).collect()
+}
+
+/// What all kinds of steps are made from.
+#[derive(Clone)]
+struct Step<'a> {
+    program: &'a Program,
+    /// Rows of the smaller batch at the end of an epoch, if there is one.
+    last: Option<usize>,
+    records: &'a [Record],
+    gather: &'a Gather,
+    gathers: &'a Record,
+    learning: Option<Learning>,
+}
+
+impl<'a> Step<'a> {
+    fn new(
+        program: &'a Program,
+        last: Option<usize>,
+        records: &'a [Record],
+        place: &dyn Fn(Slice) -> Option<u64>,
+    ) -> Result<Self, String> {
+        let first = program.instructions.first().map(|i| &i.op).zip(records.first());
+        let Some((Op::Gather(gather), gathers)) = first.filter(|_| program.rows > 0) else {
+            return Err("a step without rows".into());
+        };
+        // Kernels count on it: positions and offsets advance by the same rows.
+        if program.rows != program.batch {
+            return Err("a share of a batch".into());
         }
-        let sources = Self::new(programs, precision, room).map(Arc::new);
-        let (mut all, own) = (known(), sources.clone());
-        if all.len() >= MOST_KNOWN {
-            all.remove(0);
-        }
-        all.push(Known { programs: programs.clone(), precision, room, sources: own });
-        sources
+        let learning = pieces::learning(&program.instructions, place);
+        Ok(Self { program, last, records, gather, gathers, learning })
     }
 
-    /// Generates them.
-    ///
-    /// # Errors
-    /// As for [`StepSource::new`].
-    pub fn new(programs: &Programs, precision: Precision, room: StepRoom) -> Result<Self, String> {
-        let places = MemoryPlan::new(programs).train;
-        let options = StepOptions {
-            layout: &programs.layout,
-            precision,
-            place: &|slice| places.offset(slice),
-            elements: places.elements,
-            room: usize::try_from(room.shared_bytes / 4).unwrap_or(usize::MAX),
-            multiprocessors: room.multiprocessors,
-            tensor_cores: room.tensor_cores,
-        };
-        let last = programs.train_last.as_ref();
-        let full = StepSource::new("steps", &programs.train, last, &options)?;
-        let last = last.filter(|_| full.blocks > 1);
-        let last = last.map(|last| StepSource::new("last_step", last, None, &options)).transpose()?;
-        Ok(Self { full, last })
+    /// The same step with records for other places.
+    fn with(&self, records: &'a [Record]) -> Self {
+        Self { records, gathers: &records[0], ..self.clone() }
+    }
+
+    /// What the text of its instructions depends on.
+    fn emitter(&self, threads: u32, split: WorkSplit) -> Emitter {
+        let rows = self.program.rows;
+        let (learning, rows) = (self.learning.clone(), [rows, self.last.unwrap_or(rows)]);
+        Emitter { learning, rows, ..Emitter::new(threads, split) }
+    }
+
+    /// The sizes that every generated struct has.
+    fn sizes(&self, threads: u32) -> String {
+        let (rows, is_short) = (self.program.rows, self.last.is_some());
+        format!(
+            "static const int THREADS = {threads}, ROWS = {rows};\n    static const bool SHORT = {is_short};\n"
+        )
     }
 }
 

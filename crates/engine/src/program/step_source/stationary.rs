@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use super::{
-    Access, BufferId, FLAG_VALIDATION, MOST_SHARED, NONE, Op, Slice, Stationary, Step, StepOptions,
+    Access, BufferId, MOST_SHARED, NONE, Op, Slice, Stationary, Step, StepOptions,
     pieces::Piece,
     share::{READ_BY_ALL, Share, Spread},
 };
@@ -115,7 +115,6 @@ pub fn program(first: &Stationary, op: &str, step: &Step<'_>, [parts, each]: [us
     let mut own =
         layers.filter(|(i, _)| matches!(&i.op, Op::Linear(linear) if linear.x.overlaps(step.gather.x)));
     let weight = own.next().map_or(0, |(_, record)| record.at[1]);
-    let data = if step.gathers.flags & FLAG_VALIDATION != 0 { 2 } else { 0 };
     let piece = if inputs.is_multiple_of(4) { 4 } else { 1 };
     let held = |body: &str| {
         format!(
@@ -125,17 +124,16 @@ pub fn program(first: &Stationary, op: &str, step: &Step<'_>, [parts, each]: [us
     format!(
         "    using First = {};\n    static __device__ __forceinline__ Batch batch(float*, float*, float*, int place) \
          {{\n        return {{X, Y, place}};\n    }}\n    static __device__ \
-         __forceinline__ void begin(float* own, float* shared, float* ahead, const Run& at) {{\n        First::empty(ahead); {} \
-         const u64 x = 0, y = 0; {op} First::number(shared, op, at, 0);\n    }}\n    static __device__ __forceinline__ void \
+         __forceinline__ void begin(float* own, float* shared, float* ahead, const Run& at, int rows) {{\n        First::empty(ahead); {} \
+         const u64 x = 0, y = 0; {op} First::number(shared, op, at, rows, 0);\n    }}\n    static __device__ __forceinline__ void \
          end(float* own, float* shared) {{\n        {}\n    }}\n    static __device__ __forceinline__ void expect(float* shared, \
-         const Run& at, int place) {{\n        const u64 x = 0, y = 0; {op} Run then = at; next_step(then, BATCH, ROWS); \
-         First::number(shared, op, then, place);\n    }}\n    static __device__ __forceinline__ void gather(float*, float* shared, \
-         const Run& at, Batch batch) {{\n        First::fetch<{piece}>(shared, at.data[{data}], batch.place);\n        for (int part = \
-         blockIdx.x; part < {parts}; part += BLOCKS) First::fetch_targets(shared, at.data[{}], batch.place, part * {each}, \
+         const Run& at, int rows, int place) {{\n        const u64 x = 0, y = 0; {op} First::number(shared, op, at, rows, \
+         place);\n    }}\n    static __device__ __forceinline__ void gather(float*, float* shared, const Run& at, int, Batch batch) \
+         {{\n        First::fetch<{piece}>(shared, at.data[0], batch.place);\n        for (int part = \
+         blockIdx.x; part < {parts}; part += BLOCKS) First::fetch_targets(shared, at.data[1], batch.place, part * {each}, \
          {each});\n    }}\n",
         first.name(),
         held("*held = e >= 0 ? weight[e] : 0.0f;"),
         held("if (e >= 0) weight[e] = *held;"),
-        data + 1,
     )
 }

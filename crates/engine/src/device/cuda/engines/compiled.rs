@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use cudarc::driver::sys::CUfunction;
 
-use super::{gpu_context::GpuContext, step_sequence::StepSequence};
+use super::gpu_context::GpuContext;
 use crate::{
     device::{
         DeviceError,
@@ -15,76 +15,50 @@ use crate::{
         },
     },
     op::{Hyper, RunRecord},
-    program::{StepSource, StepSources},
+    program::StepSource,
 };
 
-/// The kernels for training steps.
+/// The kernel for training steps.
 pub struct Compiled {
-    full: Kernel,
-    /// A grid's kernel for the last batch of an epoch, if it is smaller.
-    last: Option<Kernel>,
-    /// A grid's second buffer for the batch.
-    ahead: Option<DeviceMemory>,
-    pub module: Arc<StepModule>,
-}
-
-struct Kernel {
     function: CUfunction,
     shape: Shape,
+    /// A grid's memory for the next batch.
+    ahead: Option<DeviceMemory>,
+    pub module: Arc<StepModule>,
 }
 
 // SAFETY: the handles are tokens that the driver accepts from any thread.
 unsafe impl Send for Compiled {}
 
 impl Compiled {
-    /// Compiles the sources, or takes their code from the cache.
-    pub fn load(context: &Arc<Context>, sources: &StepSources) -> Result<Self, DeviceError> {
-        let (full, last) = (&sources.full, sources.last.as_ref());
-        let text = full.text.clone() + last.map_or("", |last| &last.text);
-        let module = StepModule::compiled(context, text)?;
-        let kernel = |name: &str, source: &StepSource| {
-            let StepSource { blocks, threads, .. } = *source;
-            let (function, shared_bytes) = (module.function(context, name)?, 4 * source.elements as u32);
-            allow_shared(context, function, u64::from(shared_bytes), name)?;
-            let together = blocks > 1;
-            let at_once =
-                if together { blocks_at_once(context, function, threads, shared_bytes)? } else { 1 };
-            if u64::from(blocks) > at_once {
-                return Err(DeviceError::Unusable {
-                    device: context.name.clone(),
-                    why: format!(
-                        "the compiled step needs {blocks} blocks, and {at_once} run at once; leave `devices.engine` to the plan"
-                    ),
-                });
-            }
-            Ok(Kernel { function, shape: Shape { blocks, threads, shared_bytes, together } })
-        };
-        let ahead = last.map_or(0, |last| last.ahead).max(full.ahead);
+    /// Compiles the source, or takes its code from the cache.
+    pub fn load(context: &Arc<Context>, source: &StepSource) -> Result<Self, DeviceError> {
+        let StepSource { blocks, threads, elements, ahead, .. } = *source;
+        let module = StepModule::compiled(context, source.text.clone())?;
+        let (function, shared_bytes) = (module.function(context, "steps")?, 4 * elements as u32);
+        allow_shared(context, function, u64::from(shared_bytes), "steps")?;
+        let together = blocks > 1;
+        let at_once = if together { blocks_at_once(context, function, threads, shared_bytes)? } else { 1 };
+        if u64::from(blocks) > at_once {
+            return Err(DeviceError::Unusable {
+                device: context.name.clone(),
+                why: format!(
+                    "the compiled step needs {blocks} blocks, and {at_once} run at once; leave `devices.engine` to the plan"
+                ),
+            });
+        }
         let ahead = (ahead > 0).then(|| DeviceMemory::new(context, 4 * ahead, "the next batch"));
-        Ok(Self {
-            full: kernel("steps", full)?,
-            last: last.map(|last| kernel("last_step", last)).transpose()?,
-            ahead: ahead.transpose()?,
-            module,
-        })
-    }
-
-    /// Whether one launch runs whole epochs.
-    pub fn is_whole(&self) -> bool {
-        self.last.is_none()
+        let shape = Shape { blocks, threads, shared_bytes, together };
+        Ok(Self { function, shape, ahead: ahead.transpose()?, module })
     }
 
     pub fn bytes(&self) -> usize {
         self.ahead.as_ref().map_or(0, |ahead| ahead.bytes)
     }
 
-    /// Queues steps: all at once, or those on full batches apart from those on the last one.
-    pub fn queue(&self, gpu: &GpuContext, steps: &StepSequence) -> Result<(), DeviceError> {
-        let places = [gpu.arena.at, gpu.run.at];
-        if self.last.is_none() {
-            return self.queue_on(gpu, places, steps.steps, false);
-        }
-        steps.runs().try_for_each(|(count, is_last)| self.queue_on(gpu, places, count, is_last))
+    /// Queues steps, which may go on in another epoch.
+    pub fn queue(&self, gpu: &GpuContext, steps: usize) -> Result<(), DeviceError> {
+        self.queue_on(gpu, [gpu.arena.at, gpu.run.at], steps)
     }
 
     /// The same on another arena and with other counters.
@@ -93,15 +67,12 @@ impl Compiled {
         gpu: &GpuContext,
         [arena, run]: [u64; 2],
         count: usize,
-        is_last: bool,
     ) -> Result<(), DeviceError> {
-        let kernel = self.last.as_ref().filter(|_| is_last).unwrap_or(&self.full);
-        let Kernel { function, shape } = *kernel;
         let ahead = self.ahead.as_ref().map_or(0, |ahead| ahead.at);
         let arguments = arguments![arena, run, gpu.barrier.at, ahead, count as i32];
         // SAFETY: (float*, Run*, unsigned*, float*, int); the arena has the offsets with which the source was
         // generated.
-        unsafe { launch(&gpu.context, &gpu.stream, function, shape, arguments, "a compiled step") }
+        unsafe { launch(&gpu.context, &gpu.stream, self.function, self.shape, arguments, "a compiled step") }
     }
 }
 

@@ -204,7 +204,7 @@ impl Loaded {
             || DeviceError::Unusable { device: device.clone(), why: "its engine is not loaded".to_owned() };
         let engine = self.loaded_engine.as_ref().ok_or_else(unloaded)?;
         if let Some(compiled) = &self.compiled {
-            return compiled.queue(gpu, steps);
+            return compiled.queue(gpu, steps.steps);
         }
         let places = [gpu.arena.at, gpu.run.at];
         steps.runs().try_for_each(|(count, is_last)| match engine {

@@ -73,7 +73,7 @@ impl Loaded {
         let (most, launches) = match self.engine {
             Engine::Launch => return self.most_launched(),
             Engine::Graph => (MOST_IN_GRAPHS, per_epoch / GRAPH_STEPS + per_epoch % GRAPH_STEPS + 1),
-            Engine::Compiled if self.compiled.as_ref().is_some_and(Compiled::is_whole) => (MOST_STEPS, 0),
+            Engine::Compiled if self.compiled.is_some() => (MOST_STEPS, 0),
             _ => (MOST_STEPS, 2),
         };
         let epochs = MOST_QUEUED.checked_div(launches).map_or(usize::MAX, |epochs| epochs.max(1));
