@@ -6,6 +6,9 @@ use crate::{
     streamed,
 };
 
+/// A step takes the same time however busy this machine is: blocks have as many steps in every run.
+const STEADY: (&str, &str) = ("RUNNER_SIM_CLOCK", "1");
+
 /// Count and bytes of one row of `transfers.csv`.
 fn line(transfers: &Table, kind: &str, purpose: &str) -> Option<(u64, String)> {
     let rows = 0..transfers.rows.len();
@@ -17,7 +20,12 @@ fn line(transfers: &Table, kind: &str, purpose: &str) -> Option<(u64, String)> {
 #[test]
 fn buffered_waits_only_where_it_flushes() {
     let Some(sim) = Sim::get() else { return };
-    let arguments = ["logging.flush_every=40", "trainer.max_epochs=10", "trainer.validate_every_epochs=0"];
+    let arguments = [
+        "logging.flush_every=40",
+        "logging.flush_every_s=1000",
+        "trainer.max_epochs=10",
+        "trainer.validate_every_epochs=0",
+    ];
     for (engine, late) in
         [("persistent", "0"), ("persistent", "3"), ("cooperative", "0"), ("graph", "0"), ("launch", "2")]
     {
@@ -26,7 +34,8 @@ fn buffered_waits_only_where_it_flushes() {
         let place = Sandbox::new(LINREG);
         // However late events complete, they are only queried, never waited for: rows of the log come while later
         // steps are queued.
-        let folder = sim.run(&place, &plus(&arguments, &choice), &[("RUNNER_SIM_LATE", late)]).ended_by(0);
+        let variables = [("RUNNER_SIM_LATE", late), STEADY];
+        let folder = sim.run(&place, &plus(&arguments, &choice), &variables).ended_by(0);
         let calls = sim.calls();
         // The loop: from the first pinned copy of learning rates to the last flush.
         let first = calls.iter().position(|c| c.starts_with("launch") || c.starts_with("graph")).unwrap();
@@ -70,7 +79,7 @@ fn a_stretch_of_epochs_changes_no_number() {
                 let own = [format!("devices.engine={engine}"), format!("data.shuffle={shuffle}")];
                 let own = own.iter().map(String::as_str).chain(["trainer.max_epochs=7"]);
                 let arguments: Vec<&str> = own.chain(more.iter().copied()).collect();
-                sim.run(&place, &arguments, &[]).ended_by(0)
+                sim.run(&place, &arguments, &[STEADY]).ended_by(0)
             };
             let numbers = |run: &Folder| {
                 let rows = run.metrics().only("split", "train");
@@ -174,4 +183,18 @@ fn streamed_chunks_are_uploaded_from_pinned_memory_without_a_wait() {
     let transfers = folder.table("transfers.csv");
     assert_eq!(line(&transfers, "h2d", "batch"), Some((6, "18000".into())));
     assert_eq!(line(&transfers, "sync", "log").map(|l| l.0), Some(1));
+}
+
+/// The reader has read the next epoch's first rows when `max_time` ends the run. Only what steps took counts as copied.
+#[test]
+fn rows_that_were_read_ahead_for_no_step_are_not_counted() {
+    let Some(sim) = Sim::get() else { return };
+    let place = Sandbox::new(LINREG);
+    let long = ["trainer.max_epochs=1000000000", "trainer.max_time=100ms", "trainer.validate_every_epochs=0"];
+    let folder = sim.run(&place, &plus(&long, "data.placement=streamed"), &[]).ended_by(0);
+    let epochs: u64 = folder.summary("epochs").parse().unwrap();
+    let (count, bytes) = line(&folder.table("transfers.csv"), "h2d", "batch").unwrap();
+    assert_eq!((count, bytes), (2 * epochs, (epochs * 500 * 3 * 4).to_string()));
+    let data = folder.table("timing.csv").only("clock", "host").only("phase", "data");
+    assert_eq!(data.cell(0, "count"), (2 * epochs).to_string(), "each epoch begins, and waits for its chunk");
 }
