@@ -74,15 +74,33 @@ impl Datasets {
             return Ok(dataset);
         }
         self.fits(spec).map_err(|problem| vec![problem])?;
-        self.evict();
-        let (data, task, _, for_gpus, weights) = &key;
-        let part = if data.placement == Placement::Resident { 1.0 } else { MEMORY_PART };
+        let part = if key.0.placement == Placement::Resident { 1.0 } else { MEMORY_PART };
         let part_of_memory = |part: f64| (self.machine.memory_available as f64 * part) as u64;
-        let mut dataset = data::open(data, *task, spec.seed, part_of_memory(part))?;
-        weights.as_ref().map_or(Ok(()), |weights| dataset.add_class_weights(weights))?;
-        let is_small = || dataset.feature_bytes() <= part_of_memory(STREAMED_PART);
-        dataset.is_read_at_start = *for_gpus && !dataset.train.in_memory() && is_small();
+        let (limit, small) = (part_of_memory(part), part_of_memory(STREAMED_PART));
+        let mut dataset = self.load(&key, spec.seed, |kept| limit.saturating_sub(kept))?;
+        dataset.is_read_at_start = key.3 && !dataset.train.in_memory() && dataset.feature_bytes() <= small;
         self.keep(key, dataset)
+    }
+
+    /// Opens a data set. Those that are kept for later trials give way to one that does not fit beside them; `limit` is what its
+    /// features may take, by the bytes of those.
+    fn load(&mut self, key: &Key, seed: u64, limit: impl Fn(u64) -> u64) -> Result<Dataset, Vec<Problem>> {
+        self.evict();
+        let open = |limit| {
+            let mut own = data::open(&key.0, key.1, seed, limit)?;
+            key.4.as_ref().map_or(Ok(()), |weights| own.add_class_weights(weights))?;
+            Ok(own)
+        };
+        let opened: Result<Dataset, Vec<Problem>> = open(limit(self.kept_bytes()));
+        let fits_alone = match &opened {
+            Ok(own) => !own.train.in_memory() && own.feature_bytes() <= limit(0),
+            Err(_) => true,
+        };
+        if self.kept.is_empty() || key.0.placement == Placement::Streamed || !fits_alone {
+            return opened;
+        }
+        self.kept.clear();
+        open(limit(0))
     }
 
     /// The rows of a trial that begins: in memory, if they are to be read into it and fit what is free now.
@@ -95,13 +113,8 @@ impl Datasets {
         if let Some(read) = self.cached(&key)? {
             return Ok(read);
         }
-        self.evict();
-        let limit = (host::usable_memory() as f64 * FREE_PART) as u64;
-        match data::open(&key.0, key.1, spec.seed, limit) {
-            Ok(mut read) if read.train.in_memory() => {
-                key.4.as_ref().map_or(Ok(()), |weights| read.add_class_weights(weights))?;
-                self.keep(key, read)
-            }
+        match self.load(&key, spec.seed, |_| (host::usable_memory() as f64 * FREE_PART) as u64) {
+            Ok(read) if read.train.in_memory() => self.keep(key, read),
             // A bad row is an error once a step needs it.
             Ok(_) | Err(_) => Ok(dataset),
         }
@@ -132,13 +145,16 @@ impl Datasets {
         }
     }
 
-    /// Evicts before another is loaded, so that memory never holds more than `KEPT` large data sets.
+    /// Evicts before another is loaded, so that memory never holds more than `KEPT` large data sets, and has room for one more
+    /// that is as large as the largest of them.
     fn evict(&mut self) {
-        let is_full = |kept: &[(Key, Arc<Dataset>)]| {
-            let in_memory = kept.iter().filter(|(_, dataset)| dataset.train.in_memory()).count();
-            in_memory >= KEPT || kept.len() >= 2 * KEPT
+        let is_full = |own: &Self| {
+            let sizes: Vec<u64> = own.sizes().filter(|bytes| *bytes > 0).collect();
+            let (all, largest) = (sizes.iter().sum::<u64>(), sizes.iter().max().copied().unwrap_or(0));
+            let has_room = all + largest <= own.machine.memory_available;
+            !has_room || sizes.len() >= KEPT || own.kept.len() >= 2 * KEPT
         };
-        while is_full(&self.kept) && self.kept_bytes() > self.small_bytes {
+        while is_full(self) && self.kept_bytes() > self.small_bytes {
             self.kept.remove(0);
         }
     }
@@ -157,10 +173,16 @@ impl Datasets {
     }
 
     fn kept_bytes(&self) -> u64 {
+        self.sizes().sum()
+    }
+
+    /// Bytes of each data set that is kept in memory; 0 for one in its file.
+    fn sizes(&self) -> impl Iterator<Item = u64> {
         let bytes = |facts: DatasetInfo| {
             4 * (facts.train_rows + facts.validation_rows) * (facts.features + facts.targets)
         };
-        self.kept.iter().map(|(_, dataset)| bytes(dataset.facts()) as u64).sum()
+        let size = move |own: &Dataset| if own.train.in_memory() { bytes(own.facts()) as u64 } else { 0 };
+        self.kept.iter().map(move |(_, dataset)| size(dataset))
     }
 
     /// Checks that the files did not change since they were first read.
@@ -196,6 +218,8 @@ impl Datasets {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use super::*;
 
     /// Rows that no seed draws are read once, whatever the seeds of the trials.
@@ -222,6 +246,15 @@ mod tests {
         }
     }
 
+    /// Writes ten rows.
+    fn array(path: &Path, columns: usize) {
+        let shape = format!("{{'descr': '<f4', 'fortran_order': False, 'shape': (10, {columns}), }}");
+        let mut bytes = b"\x93NUMPY\x01\x00\x76\x00".to_vec();
+        bytes.extend(format!("{shape:<117}\n").into_bytes());
+        bytes.extend((0..10 * columns).flat_map(|i| (i as f32).to_le_bytes()));
+        std::fs::write(path, bytes).expect("an array");
+    }
+
     /// On GPUs, rows to be streamed are read when a trial begins, and only where memory has room for them.
     #[test]
     fn streamed_rows_are_read_when_a_trial_begins() {
@@ -231,15 +264,8 @@ mod tests {
                     num_gpus = 1\n[model]\nlayers = [{ linear = { out_features = 1 } }]\nloss = \"mse\"\n\
                     [optimizer.sgd]\nlr = 0.1\n";
         std::fs::write(&path, text).expect("a spec");
-        let array = |name: &str, columns: usize| {
-            let shape = format!("{{'descr': '<f4', 'fortran_order': False, 'shape': (10, {columns}), }}");
-            let mut bytes = b"\x93NUMPY\x01\x00\x76\x00".to_vec();
-            bytes.extend(format!("{shape:<117}\n").into_bytes());
-            bytes.extend((0..10 * columns).flat_map(|i| (i as f32).to_le_bytes()));
-            std::fs::write(folder.path().join(name), bytes).expect("an array");
-        };
-        array("x.npy", 100);
-        array("y.npy", 1);
+        array(&folder.path().join("x.npy"), 100);
+        array(&folder.path().join("y.npy"), 1);
         let experiment = spec::load(&path, &[]).unwrap_or_else(|_| panic!("a spec"));
         let spec = &experiment.trials[0].spec;
         let gpu = plan::Gpu { is_virtual: false, ..plan::Gpu::virtual_of(1 << 30) };
@@ -256,6 +282,34 @@ mod tests {
             let opened = datasets.open(spec).expect("rows");
             assert!(Arc::ptr_eq(&datasets.read(spec, opened).expect("rows"), &read), "it is read once");
         }
+    }
+
+    /// Rows that wait for later trials give way to those that do not fit beside them.
+    #[test]
+    fn no_more_rows_are_kept_than_memory_holds() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("x.toml");
+        let text = "[data]\nplacement = \"resident\"\n[data.npy]\nfeatures = \"x.npy\"\nlabels = \"y.npy\"\n[model]\n\
+                    layers = [{ linear = { out_features = 1 } }]\nloss = \"mse\"\n[optimizer.sgd]\nlr = 0.1\n";
+        std::fs::write(&path, text).expect("a spec");
+        for (name, columns) in [("x.npy", 100), ("x2.npy", 100), ("x3.npy", 10), ("y.npy", 1)] {
+            array(&folder.path().join(name), columns);
+        }
+        let axis = "data.npy.features=x.npy,x2.npy,x3.npy".to_owned();
+        let experiment = spec::load(&path, &[axis]).unwrap_or_else(|_| panic!("a spec"));
+        let kept = |memory: u64, trials: [usize; 2]| {
+            let mut datasets = Datasets::new(&Machine::typical(Vec::new(), memory));
+            for trial in trials {
+                let opened = datasets.open(&experiment.trials[trial].spec).expect("rows");
+                assert!(opened.train.in_memory());
+            }
+            datasets.kept.len()
+        };
+        // 4 kB of features each, and 0.4 kB.
+        assert_eq!(
+            [kept(9_000, [0, 1]), kept(6_000, [0, 1]), kept(6_000, [0, 2]), kept(4_200, [2, 0])],
+            [2, 1, 2, 1]
+        );
     }
 
     /// Uses three data sets, one more than the cache holds, so that the first is read again as in a sweep.
