@@ -59,7 +59,6 @@ fn load(gpu: Gpu, engine: Engine, programs: Programs, link: RankLink) -> Result<
         gpu,
         programs,
         engine,
-        must_be_faster: false,
         precision: Precision::F32,
         seed: 1,
         link,
@@ -272,6 +271,50 @@ fn hanging() {
     }
 }
 
+/// One of two trials on a GPU hangs. The other frees nothing of it, which would wait for ever.
+#[test]
+#[ignore = "a part of another test, which runs it in a process of its own"]
+fn beside() {
+    let gpu = cuda::gpus().unwrap().remove(0);
+    let trial = || {
+        let executor = loaded(gpu.clone(), Engine::Persistent, programs(ALONE, false), RankLink::Alone);
+        Rank { executor, programs: programs(ALONE, false), step: 0 }
+    };
+    let (mut first, mut second) = (trial(), trial());
+    first.bind().and_then(|()| first.step()).unwrap();
+    let settled = metered(|meters| first.executor.settle(Purpose::Log, meters).map(drop));
+    assert!(settled.expect_err("it hangs").to_string().contains(" hangs while running step 1"));
+    // Nobody has the rows of the first any more, neither on the host nor on the GPU.
+    drop(first);
+    second.bind().unwrap();
+}
+
+/// Rows that no trial uses fill a GPU. A trial that needs their memory waits until another one has uploaded its own.
+#[test]
+#[ignore = "a part of another test, which runs it in a process of its own"]
+fn crowded() {
+    let gpu = cuda::gpus().unwrap().remove(0);
+    let trial = |outputs| {
+        let programs = of_layers(&[linear(outputs, true), linear(1, true)], ALONE, false);
+        let features = programs.layout.train_features;
+        load(gpu.clone(), Engine::Cooperative, programs, RankLink::Alone).map(|trial| (trial, features))
+    };
+    let [unused, others] = [760_000, 750_000].map(|elements| Arc::new(vec![1.0; elements]));
+    let (mut first, features) = trial(1).unwrap();
+    let (mut second, _) = trial(1).unwrap();
+    first.bind(features, &unused).unwrap();
+    drop(first);
+    let log = std::env::var("RUNNER_SIM_LOG").unwrap();
+    thread::scope(|scope| {
+        scope.spawn(|| second.bind(features, &others).unwrap());
+        while !std::fs::read_to_string(&log).is_ok_and(|calls| calls.contains("h2d 3000000")) {
+            thread::yield_now();
+        }
+        let (large, _) = trial(50_000).unwrap();
+        assert!(large.bytes() > 3_000_000);
+    });
+}
+
 /// One of two GPUs fails before it reaches the sum, while the other is inside NCCL's call.
 #[test]
 #[ignore = "a part of another test, which runs it in a process of its own"]
@@ -336,6 +379,18 @@ fn a_gpu_alone_that_hangs_is_given_up_in_time_and_says_so() {
         ("RUNNER_GPU_WAIT_S", "0.02"),
     ];
     in_a_process_of_its_own("hanging", &variables);
+}
+
+#[test]
+fn a_trial_beside_one_that_hangs_frees_nothing() {
+    in_a_process_of_its_own("beside", &[("RUNNER_SIM_FAIL", "hang:1"), ("RUNNER_GPU_WAIT_S", "0.02")]);
+}
+
+#[test]
+fn a_trial_gets_the_memory_of_unused_rows_while_another_uploads() {
+    // The rows take 6.0 MB, the trials 2.4 MB each, and 3.2 MB more the large one.
+    let variables = [("RUNNER_SIM_MEMORY", "11300000"), ("RUNNER_SIM_SLOW", "h2d 3000000:1000000")];
+    in_a_process_of_its_own("crowded", &variables);
 }
 
 #[test]

@@ -54,7 +54,6 @@ fn check(gpu: &Gpu, suite: &Suite, rows: usize, tolerance: f64, what: &str) {
             gpu: gpu.clone(),
             programs: programs.clone(),
             engine,
-            must_be_faster: false,
             precision: Precision::F32,
             seed: SEED,
             link: RankLink::Alone,

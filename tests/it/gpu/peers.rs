@@ -55,7 +55,6 @@ fn executor(gpu: &Gpu, bench: &Bench, of: Slice, engine: Engine, way: PeerAllRed
         gpu: gpu.clone(),
         programs,
         engine,
-        must_be_faster: false,
         precision,
         seed: SEED,
         link: RankLink::Queued(cuda::QueuedSums::Peers(Box::new(way))),

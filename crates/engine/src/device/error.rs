@@ -101,9 +101,14 @@ fn given(step: u64) -> String {
 }
 
 impl DeviceError {
+    /// It is there, and cannot be used.
+    pub fn unusable(device: &str, why: impl Into<String>) -> Self {
+        Self::Unusable { device: device.to_owned(), why: why.into() }
+    }
+
     /// The error for a slice that the device has not loaded, which is a bug of this program.
     pub fn no_place(device: &str, slice: Slice) -> Self {
         let why = format!("buffer {} has no place in its memory", slice.buffer.0);
-        Self::Unusable { device: device.to_owned(), why }
+        Self::unusable(device, why)
     }
 }

@@ -250,7 +250,7 @@ fn gpu_executor(
     link: RankLink,
     stuck: Option<Stuck>,
 ) -> Result<Box<dyn Executor>, DeviceError> {
-    use crate::{device::cuda, plan::EngineReason};
+    use crate::device::cuda;
 
     let device = trial.devices.name_of(place);
     let not_here =
@@ -261,9 +261,6 @@ fn gpu_executor(
         gpu: cuda::gpu(ordinal)?,
         programs,
         engine: trial.engine,
-        // An engine that was probed has already shown that it is faster, and the trials of a sweep that share one keep it
-        // in each of its processes.
-        must_be_faster: matches!(trial.engine_reason, EngineReason::Fastest { .. }),
         precision: trial.spec.devices.precision,
         seed: trial.spec.seed,
         link,

@@ -67,7 +67,7 @@ impl CudaBackend {
 
     fn unusable(&self, n: usize) -> DeviceError {
         let why = format!("its kernels count to {MOST_COUNTED}, and there are {n} numbers");
-        DeviceError::Unusable { device: self.name().to_owned(), why }
+        self.gpu.context.unusable(why)
     }
 
     /// Queues a kernel with this cost.

@@ -7,7 +7,7 @@ use super::{
     all_reduce::HostAllReduce,
     engines::{Compiled, GpuContext, Loaded, MOST_LAUNCHED, MOST_STEPS, Products, Steps},
     executor::CudaExecutor,
-    ffi::{Context, Gpu},
+    ffi::{Context, Gpu, Kind},
     launch::{Event, HangTimeout},
     memory::{DeviceLog, Digest, Inputs, Staging},
     progress::Progress,
@@ -27,8 +27,6 @@ pub struct CudaSetup {
     pub gpu: Gpu,
     pub programs: Programs,
     pub engine: Engine,
-    /// Whether the interpreter replaces a compiled step that is not faster.
-    pub must_be_faster: bool,
     pub precision: Precision,
     pub seed: u64,
     pub link: RankLink,
@@ -103,7 +101,7 @@ impl Loader<'_> {
 
 impl CudaExecutor {
     pub fn new(setup: CudaSetup) -> Result<Self, DeviceError> {
-        let CudaSetup { device, gpu, programs, engine, must_be_faster, precision, seed, link } = setup;
+        let CudaSetup { device, gpu, programs, engine, precision, seed, link } = setup;
         let context = Context::open_as(gpu, device)?;
         let places = MemoryPlan::new(&programs);
         let most = if engine == Engine::Launch { MOST_LAUNCHED } else { MOST_STEPS };
@@ -128,7 +126,7 @@ impl CudaExecutor {
         let Loader { staging, products, .. } = loader;
         let mut unproven = None;
         if engine == Engine::Compiled {
-            unproven = Some(compile(&mut train, &gpu, &programs, precision, must_be_faster)?);
+            unproven = Some(compile(&mut train, &gpu, &programs, precision)?);
         }
         let all = [Some(&train), validate.as_ref()].into_iter().flatten();
         let marks = all.clone().map(Loaded::marks).max().unwrap_or(0);
@@ -167,13 +165,12 @@ fn compile(
     gpu: &GpuContext,
     programs: &Programs,
     precision: Precision,
-    must_be_faster: bool,
 ) -> Result<Unproven, DeviceError> {
     let context = &gpu.context;
     let source = StepSource::get(programs, precision, context.gpu.limits(false).step_room());
-    let unusable = |why| DeviceError::Unusable { device: context.name.clone(), why };
-    train.compiled = Some(Compiled::load(context, &*source.map_err(unusable)?)?);
-    Ok(Unproven::new(programs, precision, must_be_faster, train.interpreter(gpu)))
+    let source = source.map_err(|why| context.unusable(why))?;
+    train.compiled = Some(Compiled::load(context, &source)?);
+    Ok(Unproven::new(programs, precision, train.interpreter(gpu)))
 }
 
 /// The engine for validation. Validation chunks are larger than batches; if they do not fit into a block,
@@ -192,22 +189,18 @@ fn validation_engine(engine: Engine, gpu: &Gpu, elements: usize) -> Engine {
 fn check_room(context: &Context, arena_bytes: u64, programs: &Programs) -> Result<(), DeviceError> {
     let needed = arena_bytes + DeviceLog::log_bytes(&programs.layout) as u64;
     // The driver takes a while to answer.
-    if usize::try_from(arena_bytes).is_ok_and(|bytes| context.primary.has_device(bytes)) {
+    if usize::try_from(arena_bytes).is_ok_and(|bytes| context.primary.has_memory(bytes)) {
         return Ok(());
     }
     let mut free = context.memory()?.0;
-    if needed > free && context.primary.free_unused() {
+    while needed > free && context.free_unused(Kind::Device) {
         free = context.memory()?.0;
     }
     if needed <= free {
         return Ok(());
     }
-    Err(DeviceError::Unusable {
-        device: context.name.clone(),
-        why: format!(
-            "the job needs {} of its memory, and {} are free; lower `data.batch_size`, or end what else uses the GPU",
-            units::bytes(needed),
-            units::bytes(free)
-        ),
-    })
+    let [needed, free] = [needed, free].map(units::bytes);
+    Err(context.unusable(format!(
+        "the job needs {needed} of its memory, and {free} are free; lower `data.batch_size`, or end what else uses the GPU"
+    )))
 }

@@ -9,16 +9,10 @@ use crate::{
         agreement::{Curve, Rule},
     },
     program::{LogTarget, Op, Precision, Programs},
-    units,
 };
-
-/// The fewest steps that are timed: what fewer take is the time of their launch.
-const TIMED: usize = 8;
 
 /// What a compiled step has to prove.
 pub struct Unproven {
-    /// Whether it must be faster too, because the user did not ask for this engine.
-    pub must_be_faster: bool,
     /// The engine that interprets the steps otherwise.
     interpreter: Engine,
     rule: Rule,
@@ -28,12 +22,11 @@ pub struct Unproven {
 }
 
 impl Unproven {
-    pub fn new(programs: &Programs, precision: Precision, must_be_faster: bool, interpreter: Engine) -> Self {
+    pub fn new(programs: &Programs, precision: Precision, interpreter: Engine) -> Self {
         let ops = || programs.train.instructions.iter().map(|i| &i.op);
         let regression = ops().any(|op| matches!(op, Op::Loss(loss) if !loss.kind.classifies()));
         let rows = ops().any(|op| matches!(op, Op::Log(log) if matches!(log.to, LogTarget::Row(_))));
         Self {
-            must_be_faster,
             interpreter,
             rule: Rule { target_square: 0.0, precision },
             regression,
@@ -57,23 +50,13 @@ impl Unproven {
             ..Curve::default()
         };
         let difference = self.rule.difference(&curve(compiled), &curve(interpreted));
-        let [own, other] = [compiled, interpreted].map(|outcome| outcome.seconds);
-        if !self.rule.holds(&difference) {
-            return Some(format!(
+        (!self.rule.holds(&difference)).then(|| {
+            format!(
                 "the compiled step is not used: its loss differs from the interpreter's by {:.1e} times the limit of \
                  `runner parity`, its parameters by {:.1e}; please report this. The engine `{}` runs the steps",
                 difference.of_limit,
                 difference.parameters,
                 self.interpreter.name()
-            ));
-        }
-        (self.must_be_faster && compiled.steps >= TIMED && own >= other).then(|| {
-            format!(
-                "the compiled step is not used: {} took it {}, and the engine `{}` {}, which runs the steps",
-                units::counted(compiled.steps as u64, "step"),
-                units::seconds(own),
-                self.interpreter.name(),
-                units::seconds(other)
             )
         })
     }

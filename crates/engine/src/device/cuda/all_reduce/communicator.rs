@@ -166,7 +166,7 @@ impl Communicator {
                 FLOAT32,
                 SUM,
                 handle,
-                stream.handle.cast(),
+                stream.handle().cast(),
             )
         };
         drop(held);

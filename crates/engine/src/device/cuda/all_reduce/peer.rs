@@ -230,7 +230,7 @@ impl PeerAllReduce {
         let Peer { context, table, .. } = &self.shared.members[self.rank];
         if elements > self.shared.room {
             let why = format!("a sum of {elements} numbers finds no room for more than {}", self.shared.room);
-            return Err(DeviceError::Unusable { device: context.name.clone(), why });
+            return Err(context.unusable(why));
         }
         let limit_ns = u64::try_from(limit.as_nanos()).unwrap_or(u64::MAX);
         let arguments = arguments![at, elements as u64, table.at, run, limit_ns];

@@ -40,12 +40,9 @@ impl Compiled {
         let together = blocks > 1;
         let at_once = if together { blocks_at_once(context, function, threads, shared_bytes)? } else { 1 };
         if u64::from(blocks) > at_once {
-            return Err(DeviceError::Unusable {
-                device: context.name.clone(),
-                why: format!(
-                    "the compiled step needs {blocks} blocks, and {at_once} run at once; leave `devices.engine` to the plan"
-                ),
-            });
+            return Err(context.unusable(format!(
+                "the compiled step needs {blocks} blocks, and {at_once} run at once; leave `devices.engine` to the plan"
+            )));
         }
         let ahead = (ahead > 0).then(|| DeviceMemory::new(context, 4 * ahead, "the next batch"));
         let shape = Shape { blocks, threads, shared_bytes, together };
@@ -78,12 +75,10 @@ impl Compiled {
 
 /// The result of some steps, run on a copy of the state.
 pub struct Outcome {
-    pub steps: usize,
     /// The loss of every step, if losses are logged.
     pub losses: Vec<f32>,
     /// The flat buffer of parameters.
     pub values: Vec<f32>,
-    pub seconds: f64,
 }
 
 /// What to compare: the same steps by both kernels, starting from the state in the arena.
@@ -113,7 +108,7 @@ impl Attempt<'_> {
         let arena = memory(4 * self.elements)?;
         let table = memory(size_of::<RunRecord>() + size_of_val(self.hyper))?;
         let left = memory(sums_bytes + size_of::<u64>() + 4 * log_numbers.max(1))?;
-        let (begin, end) = (Event::timed(context)?, Event::timed(context)?);
+        let mut end = Event::plain(context)?;
         let non_finite = left.at + sums_bytes as u64;
         let run = [RunRecord {
             hyper: table.at + size_of::<RunRecord>() as u64,
@@ -124,22 +119,16 @@ impl Attempt<'_> {
             slot: 0,
             ..self.run
         }];
-        let mut seconds = f64::INFINITY;
-        // Run twice: in the first round the kernel's code is still being loaded onto the GPU.
-        for _ in 0..2 {
-            stream.copy_between(arena.at, context, gpu.arena.at, context, 4 * self.elements)?;
-            stream.fill(left.at, 0, left.bytes)?;
-            // SAFETY: both copies are waited for below.
-            unsafe {
-                stream.upload_from(table.at, &run)?;
-                stream.upload_from(run[0].hyper, self.hyper)?;
-            }
-            begin.record(stream)?;
-            queue([arena.at, table.at], count)?;
-            end.record(stream)?;
-            gpu.wait(&end, || "trying the compiled steps".into())?;
-            seconds = end.seconds_after(&begin)?.min(seconds);
+        stream.copy_between(arena.at, context, gpu.arena.at, context, 4 * self.elements)?;
+        stream.fill(left.at, 0, left.bytes)?;
+        // SAFETY: both copies are waited for below.
+        unsafe {
+            stream.upload_from(table.at, &run)?;
+            stream.upload_from(run[0].hyper, self.hyper)?;
         }
+        queue([arena.at, table.at], count)?;
+        end.record(stream)?;
+        gpu.wait(&end, || "trying the compiled steps".into())?;
         let [first, len] = self.values;
         let (mut log, mut values) = (vec![0.0; log_numbers], vec![0.0; len]);
         // SAFETY: the event after them is waited for.
@@ -149,9 +138,9 @@ impl Attempt<'_> {
         }
         end.record(stream)?;
         gpu.wait(&end, || "reading a trial of the compiled steps".into())?;
-        [arena, table, left].into_iter().for_each(DeviceMemory::leave);
-        [begin, end].into_iter().for_each(Event::leave);
+        [arena, table, left].into_iter().for_each(|mut memory| memory.own.leave());
+        end.0.leave();
         let losses = log.chunks_exact(self.log_width.max(1)).map(|row| row[0]).collect();
-        Ok(Outcome { steps: count, losses, values, seconds })
+        Ok(Outcome { losses, values })
     }
 }

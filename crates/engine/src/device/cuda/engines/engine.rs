@@ -147,11 +147,10 @@ impl Loaded {
     /// Prepares the engine.
     pub(super) fn load_engine(&self, gpu: &GpuContext) -> Result<LoadedEngine, DeviceError> {
         let (context, engine, full) = (&gpu.context, self.interpreter(gpu), &self.full);
-        let unusable = |why: String| DeviceError::Unusable { device: context.name.clone(), why };
         let queued = gpu.sums.is_some() && engine == plan::Engine::Graph;
         if full.reduces() && engine != plan::Engine::Launch && !queued {
             let way = if gpu.sums.is_some() { "" } else { " through the host" };
-            return Err(unusable(format!(
+            return Err(context.unusable(format!(
                 "sums over devices{way} cannot be part of the engine `{}`; set `devices.engine = \"launch\"`",
                 engine.name()
             )));
@@ -160,7 +159,7 @@ impl Loaded {
             plan::Engine::Persistent => {
                 let (bytes, room) = (4 * self.elements as u64, context.gpu.job_shared_bytes());
                 if bytes > room {
-                    return Err(unusable(format!(
+                    return Err(context.unusable(format!(
                         "the engine `persistent` keeps {bytes} bytes of this job in shared memory, and a block has \
                          {room}; leave `devices.engine` to the plan"
                     )));
@@ -170,9 +169,8 @@ impl Loaded {
             }
             plan::Engine::Cooperative => {
                 if !context.gpu.cooperative {
-                    return Err(unusable(
-                        "it has no cooperative launches; leave `devices.engine` to the plan".into(),
-                    ));
+                    let why = "it has no cooperative launches; leave `devices.engine` to the plan";
+                    return Err(context.unusable(why));
                 }
                 let at_once = blocks_at_once(context, gpu.kernels.interpret_grid()?, GRID_THREADS, 0)?;
                 // Blocks without work would only slow down the barrier.
@@ -199,9 +197,7 @@ impl Loaded {
     /// # Errors
     /// The engine is not loaded, or a launch fails.
     pub fn queue(&self, gpu: &GpuContext, steps: &StepSequence) -> Result<(), DeviceError> {
-        let device = &gpu.context.name;
-        let unloaded =
-            || DeviceError::Unusable { device: device.clone(), why: "its engine is not loaded".to_owned() };
+        let unloaded = || gpu.context.unusable("its engine is not loaded");
         let engine = self.loaded_engine.as_ref().ok_or_else(unloaded)?;
         if let Some(compiled) = &self.compiled {
             return compiled.queue(gpu, steps.steps);

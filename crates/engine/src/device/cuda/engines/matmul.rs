@@ -60,7 +60,7 @@ unsafe impl Sync for Library {}
 
 impl Drop for Library {
     fn drop(&mut self) {
-        if self.workspace.may_be_freed() {
+        if self.workspace.own.context.enter_to_free() {
             // SAFETY: made by `cublasLtCreate`, destroyed once.
             unsafe { (self.blas.functions.cublasLtDestroy)(self.handle) };
         }
@@ -230,7 +230,7 @@ impl Matmul {
                 algorithm.as_ptr().cast(),
                 workspace.at as *mut c_void,
                 workspace.bytes,
-                stream.handle.cast(),
+                stream.handle().cast(),
             )
         };
         if status == 0 { Ok(()) } else { Err(status) }

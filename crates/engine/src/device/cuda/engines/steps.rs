@@ -176,8 +176,7 @@ impl Steps {
         products: Option<&mut Products>,
     ) -> Result<Self, DeviceError> {
         let context = &gpu.context;
-        let unusable = |why: String| DeviceError::Unusable { device: context.name.clone(), why };
-        let rows = |n: usize| counted(n).ok_or_else(|| unusable(too_large(n)));
+        let rows = |n: usize| counted(n).ok_or_else(|| context.unusable(too_large(n)));
         let (mut launches, mut records, mut widest): (Vec<Launch>, _, _) = (Vec::new(), Vec::new(), 1);
         let mut started = None;
         let base = products.as_ref().and_then(|products| products.copies);
@@ -208,7 +207,7 @@ impl Steps {
                     phase = launches.last().map_or(phase, |earlier| earlier.phase);
                     LaunchKind::StartAllReduce { at: places.offset(of).unwrap_or(0), len: of.len }
                 }
-                Err(Refused::TooLarge(n)) => return Err(unusable(too_large(n))),
+                Err(Refused::TooLarge(n)) => return Err(context.unusable(too_large(n))),
                 Err(Refused::NoPlace(slice)) => return Err(DeviceError::no_place(&context.name, slice)),
             };
             launches.push(Launch { phase, work });

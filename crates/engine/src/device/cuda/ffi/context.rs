@@ -45,7 +45,7 @@ impl Context {
 
     /// Takes a GPU that errors call `name`.
     pub fn open_as(gpu: Gpu, name: String) -> Result<Arc<Self>, DeviceError> {
-        let unusable = |why: String| DeviceError::Unusable { device: name.clone(), why };
+        let unusable = |why: String| DeviceError::unusable(&name, why);
         let driver = Driver::get().map_err(|why| unusable(why.to_owned()))?;
         let least_wait = hang_timeout::least_set().map_err(unusable)?.unwrap_or(hang_timeout::LEAST);
         if is_given_up(&gpu.uuid) {
@@ -94,12 +94,19 @@ impl Context {
     /// Turns a status into an error that says what failed. Also counts as a heartbeat.
     pub fn check(&self, status: i32, doing: impl FnOnce() -> String) -> Result<(), DeviceError> {
         self.heartbeat.beat();
-        self.driver.check(status).map_err(|status| {
-            self.primary.note(status.code);
-            let way_out = way_out(status.code);
-            let Status { name, text, .. } = status;
-            DeviceError::Cuda { device: self.name.clone(), doing: doing(), name, text, way_out }
-        })
+        if status == 0 { Ok(()) } else { Err(self.error(status, doing())) }
+    }
+
+    /// The error for a status other than success.
+    pub fn error(&self, status: i32, doing: String) -> DeviceError {
+        self.primary.note(status);
+        let (Status { name, text, .. }, way_out) = (self.driver.status(status), way_out(status));
+        DeviceError::Cuda { device: self.name.clone(), doing, name, text, way_out }
+    }
+
+    /// The error for what this GPU cannot do.
+    pub fn unusable(&self, why: impl Into<String>) -> DeviceError {
+        DeviceError::unusable(&self.name, why)
     }
 
     pub fn handle(&self) -> CUcontext {

@@ -179,9 +179,11 @@ impl Driver {
 
     /// Turns a status into an error that names it.
     pub fn check(&self, code: i32) -> Result<(), Status> {
-        if code == 0 {
-            return Ok(());
-        }
+        if code == 0 { Ok(()) } else { Err(self.status(code)) }
+    }
+
+    /// A status with the driver's explanation.
+    pub fn status(&self, code: i32) -> Status {
         let words = |get: unsafe extern "C" fn(i32, *mut *const c_char) -> i32| {
             let mut text: *const c_char = ptr::null();
             // SAFETY: the pointer is to a live local; the driver writes null or one of its constants.
@@ -189,10 +191,10 @@ impl Driver {
             // SAFETY: not null, so it points to a constant zero-terminated string.
             known.then(|| unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned())
         };
-        Err(Status {
+        Status {
             code,
             name: words(self.cuGetErrorName).unwrap_or_else(|| format!("CUDA error {code}")),
             text: words(self.cuGetErrorString).unwrap_or_else(|| "unknown to this driver".into()),
-        })
+        }
     }
 }

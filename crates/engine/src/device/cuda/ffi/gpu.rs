@@ -60,7 +60,7 @@ fn ask() -> Result<Vec<Gpu>, String> {
 
 /// The GPU with this ordinal.
 pub fn gpu(ordinal: u32) -> Result<Gpu, DeviceError> {
-    let unusable = |why| DeviceError::Unusable { device: format!("gpu:{ordinal}"), why };
+    let unusable = |why: String| DeviceError::unusable(&format!("gpu:{ordinal}"), why);
     let found = gpus().map_err(unusable)?.into_iter().find(|gpu| gpu.ordinal == ordinal);
     found.ok_or_else(|| unusable("it is no longer there".into()))
 }

@@ -5,42 +5,32 @@
 //! Nothing is taken over from a context in which a call has failed: the next trial begins with a new one.
 
 use std::{
-    collections::BTreeMap,
     ffi::c_void,
+    ptr,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError, Weak,
         atomic::{AtomicBool, Ordering},
     },
-    thread::{self, JoinHandle},
+    thread,
     time::Duration,
 };
 
 use cudarc::driver::sys::{CUcontext, CUevent, CUstream};
 
 use super::{
-    compiler::Compiler,
-    driver::{Driver, OUT_OF_MEMORY, Status},
-    gpu::{Gpu, gpu},
-    libraries::products_library,
+    driver::{Driver, NOT_READY, OUT_OF_MEMORY, Status},
+    gpu::Gpu,
+    resource::{Kind, Left, Resource},
 };
-use crate::{
-    device::cuda::{
-        launch::{Modules, wait::within},
-        memory::ResidentRows,
-    },
-    plan::DeviceId,
+use crate::device::cuda::{
+    launch::{Modules, wait::within},
+    memory::ResidentRows,
 };
 
-/// Larger blocks are freed at a trial's end: other processes may want the memory, and allocation is a small part of a
-/// large trial's time.
-const MOST_BYTES: usize = 64 << 20;
-
-/// The most bytes that are left in all, of device memory and of pinned memory each.
-const MOST_LEFT: usize = 1 << 30;
-
-/// A block serves a request if it is at most this many times as large, or small.
-const MOST_WASTE: usize = 2;
-const SMALL: usize = 64 << 10;
+/// `CU_STREAM_NON_BLOCKING`: no implicit order with the default stream.
+const NON_BLOCKING: u32 = 1;
+/// The driver's `CU_EVENT_DISABLE_TIMING`.
+const WITHOUT_TIME: u32 = 2;
 
 /// How long a trial waits for others to let go of a context in which a call has failed.
 const GRACE: Duration = Duration::from_secs(2);
@@ -51,86 +41,6 @@ static OPEN: Mutex<Vec<(String, Weak<Primary>)>> = Mutex::new(Vec::new());
 fn open() -> MutexGuard<'static, Vec<(String, Weak<Primary>)>> {
     OPEN.lock().unwrap_or_else(PoisonError::into_inner)
 }
-
-/// The GPUs that a session has used: it keeps their contexts, which take the driver a tenth of a second, until it ends.
-#[derive(Default)]
-pub struct KeptGpus {
-    kept: Vec<Arc<Primary>>,
-    /// The context of a GPU that is surely needed, which a thread opens meanwhile.
-    coming: Option<JoinHandle<Option<Arc<Primary>>>>,
-    /// Threads that open libraries; waited for before the process ends, which no thread may do inside a library.
-    libraries: BTreeMap<&'static str, JoinHandle<()>>,
-}
-
-impl KeptGpus {
-    /// Begins to open the context of a GPU, and the compiler, which names itself in the keys of compiled kernels.
-    pub fn begin(&mut self, ordinal: u32) {
-        let Some((driver, gpu)) = Driver::get().ok().zip(gpu(ordinal).ok()) else { return };
-        let architecture = gpu.architecture();
-        self.open("nvrtc", move || drop(Compiler::open(driver.version / 1000, architecture)));
-        self.coming = begin("context", move || Primary::open(driver, &gpu).ok());
-    }
-
-    /// Begins to open the library of large products, which takes as long as many short runs.
-    pub fn begin_products(&mut self) {
-        self.open("cublaslt", || drop(products_library()));
-    }
-
-    fn open(&mut self, library: &'static str, open: impl FnOnce() + Send + 'static) {
-        if !self.libraries.contains_key(library) {
-            self.libraries.extend(begin(library, open).map(|thread| (library, thread)));
-        }
-    }
-
-    /// Keeps the contexts of the GPUs among these devices for the trials that follow. One in which a call has failed is
-    /// released first, so that the driver may begin anew.
-    pub fn keep(&mut self, devices: &[DeviceId]) {
-        self.kept.extend(self.coming.take().and_then(|coming| coming.join().ok().flatten()));
-        self.kept.retain(|own| !own.has_failed());
-        for ordinal in devices.iter().filter_map(|device| device.own_gpu()) {
-            let Some((driver, gpu)) = Driver::get().ok().zip(gpu(ordinal).ok()) else { continue };
-            if !self.kept.iter().any(|own| own.uuid == gpu.uuid) && !is_given_up(&gpu.uuid) {
-                // A trial that loads the GPU meets the same error, and reports it.
-                self.kept.extend(Primary::open(driver, &gpu));
-            }
-        }
-    }
-}
-
-impl Drop for KeptGpus {
-    fn drop(&mut self) {
-        for thread in std::mem::take(&mut self.libraries).into_values() {
-            let _ = thread.join(); // a panic there has been printed
-        }
-        self.kept.extend(self.coming.take().and_then(|coming| coming.join().ok().flatten()));
-        self.kept.iter().for_each(|own| own.stays.store(true, Ordering::Release));
-    }
-}
-
-/// Without a thread the trial itself opens what it needs, and reports why that cannot be opened.
-fn begin<T: Send + 'static>(name: &str, open: impl FnOnce() -> T + Send + 'static) -> Option<JoinHandle<T>> {
-    thread::Builder::new().name(name.to_owned()).spawn(open).ok()
-}
-
-/// Memory as the driver allocated it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Allocated {
-    pub at: u64,
-    pub bytes: usize,
-}
-
-/// What has been left, with nothing queued that uses it.
-#[derive(Default)]
-struct Left {
-    device: Vec<Allocated>,
-    pinned: Vec<Allocated>,
-    streams: Vec<CUstream>,
-    /// With and without times.
-    events: [Vec<CUevent>; 2],
-}
-
-// SAFETY: the handles are tokens that the driver accepts from any thread.
-unsafe impl Send for Left {}
 
 /// UUIDs of GPUs that this process has given up because work queued there never ends.
 static GIVEN_UP: Mutex<Vec<String>> = Mutex::new(Vec::new());
@@ -145,14 +55,14 @@ pub struct Primary {
     pub driver: &'static Driver,
     pub modules: Modules,
     pub rows: Mutex<ResidentRows>,
-    uuid: String,
+    pub uuid: String,
     device: i32,
     handle: CUcontext,
     left: Mutex<Left>,
     /// The GPU hangs, so calls that free its memory would never return.
     given_up: AtomicBool,
     failed: AtomicBool,
-    /// The session that kept it has ended, and with it soon the process: the driver then releases it sooner than if asked to.
+    /// See [`Self::stay`].
     stays: AtomicBool,
 }
 
@@ -178,7 +88,7 @@ impl Primary {
         if let Some(sound) = all.iter().position(|own| !own.has_failed()) {
             return Ok(all.swap_remove(sound));
         }
-        let (mut device, mut handle) = (0, std::ptr::null_mut());
+        let (mut device, mut handle) = (0, ptr::null_mut());
         // SAFETY: the pointers are to live locals, here and below.
         driver.check(unsafe { (driver.cuDeviceGet)(&raw mut device, gpu.ordinal as i32) })?;
         // SAFETY: see above.
@@ -235,120 +145,97 @@ impl Primary {
         self.left.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Device memory of at least this size, if some is left.
-    pub fn take_device(&self, bytes: usize) -> Option<Allocated> {
-        take(&mut self.left().device, bytes)
+    /// What has been left, for this many bytes.
+    pub fn take(&self, kind: Kind, bytes: usize) -> Option<Resource> {
+        self.left().take(kind, bytes)
     }
 
-    /// Whether [`Self::take_device`] has this much.
-    pub fn has_device(&self, bytes: usize) -> bool {
-        find(&self.left().device, bytes).is_some()
+    /// Whether [`Self::take`] has device memory of this size.
+    pub fn has_memory(&self, bytes: usize) -> bool {
+        self.left().has(Kind::Device, bytes)
     }
 
-    /// The same for pinned memory of the host.
-    pub fn take_pinned(&self, bytes: usize) -> Option<Allocated> {
-        take(&mut self.left().pinned, bytes)
+    /// Leaves it for the next trial; false if it is to be freed.
+    pub fn leave(&self, resource: Resource) -> bool {
+        !self.has_failed() && self.left().leave(resource)
     }
 
-    pub fn take_stream(&self) -> Option<CUstream> {
-        self.left().streams.pop()
+    /// Takes it from the driver; the error is the driver's status. The context must be current.
+    pub fn make(&self, kind: Kind, bytes: usize) -> Result<Resource, i32> {
+        let (driver, mut address, mut pointer) = (self.driver, 0, ptr::null_mut::<c_void>());
+        let handle = &raw mut pointer;
+        // SAFETY: the pointers are to live locals. No flags for pinned memory: write-combined memory is slow to read.
+        let status = unsafe {
+            match kind {
+                Kind::Device => (driver.cuMemAlloc_v2)(&raw mut address, bytes),
+                Kind::Pinned => (driver.cuMemHostAlloc)(handle, bytes, 0),
+                Kind::Stream => (driver.cuStreamCreate)(handle.cast(), NON_BLOCKING),
+                Kind::Timed => (driver.cuEventCreate)(handle.cast(), 0),
+                Kind::Plain => (driver.cuEventCreate)(handle.cast(), WITHOUT_TIME),
+            }
+        };
+        let at = if kind == Kind::Device { address } else { pointer as u64 };
+        if status == 0 { Ok(Resource { kind, at, bytes }) } else { Err(status) }
     }
 
-    pub fn take_event(&self, is_timed: bool) -> Option<CUevent> {
-        self.left().events[usize::from(is_timed)].pop()
-    }
-
-    /// Leaves device memory for the next trial; false if it is to be freed.
-    pub fn leave_device(&self, memory: Allocated) -> bool {
-        !self.has_failed() && leave(&mut self.left().device, memory)
-    }
-
-    pub fn leave_pinned(&self, memory: Allocated) -> bool {
-        !self.has_failed() && leave(&mut self.left().pinned, memory)
-    }
-
-    pub fn leave_stream(&self, stream: CUstream) -> bool {
-        let is_left = !self.has_failed();
-        if is_left {
-            self.left().streams.push(stream);
+    /// Returns it to the driver; the context must be current. A GPU that hangs would never let go of it.
+    pub fn free(&self, Resource { kind, at, .. }: Resource) {
+        if self.is_given_up() {
+            return;
         }
-        is_left
+        let driver = self.driver;
+        // SAFETY: made in this context, freed once. The driver waits for work that uses memory; work in a stream completes.
+        unsafe {
+            match kind {
+                Kind::Device => (driver.cuMemFree_v2)(at),
+                Kind::Pinned => (driver.cuMemFreeHost)(at as *mut c_void),
+                Kind::Stream => (driver.cuStreamDestroy_v2)(at as CUstream),
+                Kind::Timed | Kind::Plain => (driver.cuEventDestroy_v2)(at as CUevent),
+            }
+        };
     }
 
-    pub fn leave_event(&self, event: CUevent, is_timed: bool) -> bool {
-        let is_left = !self.has_failed();
-        if is_left {
-            self.left().events[usize::from(is_timed)].push(event);
+    /// Makes device memory that an earlier trial wrote NaN, so that tests notice who reads it; returns the driver's status.
+    pub fn poison(&self, Resource { kind, at, bytes }: Resource) -> i32 {
+        if kind != Kind::Device {
+            return 0;
         }
-        is_left
+        let (driver, stream) = (self.driver, ptr::null_mut());
+        // SAFETY: the caller owns the block, and nothing is queued that uses it.
+        let status = unsafe { (driver.cuMemsetD8Async)(at, 0xff, bytes, stream) };
+        // SAFETY: the default stream is always there.
+        while status == 0 && unsafe { (driver.cuStreamQuery)(stream) } == NOT_READY {
+            thread::yield_now();
+        }
+        status
     }
 
-    /// Frees device memory; the context must be current.
-    pub fn free(&self, at: u64) {
-        // SAFETY: allocated in this context, freed once; the driver itself waits for work that uses it.
-        unsafe { (self.driver.cuMemFree_v2)(at) };
-    }
-
-    /// Frees pinned memory; the context must be current.
-    pub fn free_pinned(&self, at: u64) {
-        // SAFETY: allocated in this context, freed once.
-        unsafe { (self.driver.cuMemFreeHost)(at as *mut c_void) };
-    }
-
-    pub fn destroy_stream(&self, stream: CUstream) {
-        // SAFETY: made in this context, destroyed once; queued work still completes.
-        unsafe { (self.driver.cuStreamDestroy_v2)(stream) };
-    }
-
-    pub fn destroy_event(&self, event: CUevent) {
-        // SAFETY: made in this context, destroyed once.
-        unsafe { (self.driver.cuEventDestroy_v2)(event) };
-    }
-
-    /// Frees the device memory that no trial uses, since another allocation needs it; the context must be current. Returns
-    /// whether there was any.
-    pub fn free_unused(&self) -> bool {
-        // A trial that binds rows has the lock, and has freed those that nobody uses.
-        let rows = self.rows.try_lock().is_ok_and(|mut rows| rows.free_unused(self));
-        let device = std::mem::take(&mut self.left().device);
-        device.iter().for_each(|memory| self.free(memory.at));
-        rows || !device.is_empty()
-    }
-
-    /// The same for pinned memory.
-    pub fn free_unused_pinned(&self) -> bool {
-        let pinned = std::mem::take(&mut self.left().pinned);
-        pinned.iter().for_each(|memory| self.free_pinned(memory.at));
-        !pinned.is_empty()
+    /// Frees what trials left of this kind; the context must be current. Returns whether there was any.
+    pub fn free_left(&self, kind: Kind) -> bool {
+        let left = self.left().take_all(|own| own == kind);
+        left.iter().for_each(|own| self.free(*own));
+        !left.is_empty()
     }
 
     /// Frees all that is left; the context must be current.
-    fn free_all(&self) {
-        self.free_unused();
-        self.free_unused_pinned();
-        let Left { streams, events, .. } = std::mem::take(&mut *self.left());
-        events.into_iter().flatten().for_each(|event| self.destroy_event(event));
-        streams.into_iter().for_each(|stream| self.destroy_stream(stream));
+    fn free_all(&mut self) {
+        std::mem::take(&mut self.rows).into_inner().unwrap_or_else(PoisonError::into_inner).free_unused(self);
+        let left = self.left().take_all(|_| true);
+        left.into_iter().for_each(|own| self.free(own));
         self.modules.unload(self.driver);
     }
-}
 
-/// The smallest of the blocks that are large enough and not too large.
-fn find(among: &[Allocated], bytes: usize) -> Option<usize> {
-    let most = bytes.saturating_mul(MOST_WASTE).max(SMALL);
-    let fits = |(_, own): &(usize, &Allocated)| (bytes..=most).contains(&own.bytes);
-    among.iter().enumerate().filter(fits).min_by_key(|(_, own)| own.bytes).map(|(at, _)| at)
-}
-
-fn take(from: &mut Vec<Allocated>, bytes: usize) -> Option<Allocated> {
-    find(from, bytes).map(|at| from.swap_remove(at))
+    /// Leaves it to the driver to release the context: the process ends soon, and the driver is then faster than if asked to.
+    pub fn stay(&self) {
+        self.stays.store(true, Ordering::Release);
+    }
 }
 
 impl Drop for Primary {
     fn drop(&mut self) {
         if !self.is_given_up() {
             // The thread may work with another GPU.
-            let mut current = std::ptr::null_mut();
+            let mut current = ptr::null_mut();
             // SAFETY: the pointer is to a live local.
             unsafe { (self.driver.cuCtxGetCurrent)(&raw mut current) };
             if self.enter() == 0 {
@@ -358,36 +245,10 @@ impl Drop for Primary {
                 // SAFETY: `open` retained it once. An error could not be handled.
                 unsafe { (self.driver.cuDevicePrimaryCtxRelease_v2)(self.device) };
             }
-            let other = if current == self.handle { std::ptr::null_mut() } else { current };
+            let other = if current == self.handle { ptr::null_mut() } else { current };
             // SAFETY: null, or what the thread had.
             unsafe { (self.driver.cuCtxSetCurrent)(other) };
         }
-        open().retain(|(_, own)| !std::ptr::eq(own.as_ptr(), self));
-    }
-}
-
-/// Leaves a block for the next trial, unless it or all that is left is too large.
-fn leave(left: &mut Vec<Allocated>, memory: Allocated) -> bool {
-    let all: usize = left.iter().map(|block| block.bytes).sum();
-    let is_left = memory.bytes <= MOST_BYTES && all + memory.bytes <= MOST_LEFT;
-    if is_left {
-        left.push(memory);
-    }
-    is_left
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_smallest_block_that_is_not_too_large_is_taken() {
-        let sizes = [100, 1 << 20, 70 << 10, 300 << 10];
-        let mut blocks: Vec<Allocated> = sizes.map(|bytes| Allocated { at: bytes as u64, bytes }).to_vec();
-        let mut taken = |bytes| take(&mut blocks, bytes).map(|own| own.bytes);
-        assert_eq!(taken(101), None, "small blocks serve anything that is smaller");
-        assert_eq!(taken(200 << 10), Some(300 << 10));
-        assert_eq!(taken(200 << 10), None, "1 MiB is more than twice as much");
-        assert_eq!([taken(90), taken(60 << 10), taken(1 << 20)], [Some(100), Some(70 << 10), Some(1 << 20)]);
+        open().retain(|(_, own)| !ptr::eq(own.as_ptr(), self));
     }
 }

@@ -29,12 +29,12 @@ impl Graph {
         let driver = context.driver;
         let doing = || "capturing its steps as a graph".to_owned();
         // SAFETY: the stream is alive.
-        context.check(unsafe { (driver.cuStreamBeginCapture_v2)(stream.handle, THREAD_LOCAL) }, doing)?;
+        context.check(unsafe { (driver.cuStreamBeginCapture_v2)(stream.handle(), THREAD_LOCAL) }, doing)?;
         let queued = queue();
         let mut graph = ptr::null_mut();
         // SAFETY: as above; the pointer is to a live local. Called even after an error, so that the capture
         // ends.
-        let ended = unsafe { (driver.cuStreamEndCapture)(stream.handle, &raw mut graph) };
+        let ended = unsafe { (driver.cuStreamEndCapture)(stream.handle(), &raw mut graph) };
         if queued.is_err() && !graph.is_null() {
             // SAFETY: the capture created it, and it is not needed.
             unsafe { (driver.cuGraphDestroy)(graph) };
@@ -49,7 +49,7 @@ impl Graph {
         context.check(made, || "making a graph of its steps".into())?;
         let graph = Self { context: Arc::clone(context), handle };
         // SAFETY: both handles are alive. Uploading now spares the first launch from doing it.
-        context.check(unsafe { (driver.cuGraphUpload)(handle, stream.handle) }, || {
+        context.check(unsafe { (driver.cuGraphUpload)(handle, stream.handle()) }, || {
             "loading a graph of its steps".into()
         })?;
         Ok(graph)
@@ -57,7 +57,7 @@ impl Graph {
 
     pub fn launch(&self, stream: &Stream) -> Result<(), DeviceError> {
         // SAFETY: both handles are alive.
-        let status = unsafe { (self.context.driver.cuGraphLaunch)(self.handle, stream.handle) };
+        let status = unsafe { (self.context.driver.cuGraphLaunch)(self.handle, stream.handle()) };
         self.context.check(status, || "launching a graph of its steps".into())
     }
 }

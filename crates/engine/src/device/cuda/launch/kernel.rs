@@ -97,7 +97,7 @@ pub unsafe fn launch(
 ) -> Result<(), DeviceError> {
     let (driver, arguments, none) = (context.driver, arguments.as_mut_ptr(), ptr::null_mut());
     let Shape { blocks, threads, shared_bytes: shared, together } = shape;
-    let stream = stream.handle;
+    let stream = stream.handle();
     // SAFETY: guaranteed by the caller, here and below; the handles are alive.
     let status = unsafe {
         if together {

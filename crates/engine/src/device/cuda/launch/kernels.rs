@@ -29,18 +29,17 @@ mod sources;
 #[derive(Default)]
 pub struct Modules {
     ops: Once<Ops>,
-    interpret: Once<Alone>,
-    interpret_grid: Once<Alone>,
-    peer_sum: Once<Alone>,
+    interpret: Once<Module>,
+    interpret_grid: Once<Module>,
+    peer_sum: Once<Module>,
     steps: Mutex<Vec<(String, Arc<StepModule>)>>,
 }
 
 /// The module of a compiled step.
 pub struct StepModule {
     module: Once<Module>,
-    /// Results of its proofs, for all trials that have it: whether on the smaller batch, and whether it had to be faster than the
-    /// interpreter; and why it is not used, if so.
-    pub proofs: Mutex<Vec<([bool; 2], Option<String>)>>,
+    /// Results of its proofs, for all trials that have it: whether on the smaller batch, and why it is not used, if so.
+    pub proofs: Mutex<Vec<(bool, Option<String>)>>,
 }
 
 /// The most modules of compiled steps that are kept beside those in use.
@@ -88,12 +87,6 @@ pub struct Ops {
     pub copy_bf16: CUfunction,
 }
 
-/// A kernel with a module of its own.
-struct Alone {
-    module: Module,
-    function: CUfunction,
-}
-
 /// Names of kernels with modules of their own.
 const ALONE: [&str; 3] = ["interpret", "interpret_grid", "peer_sum"];
 
@@ -110,10 +103,6 @@ unsafe impl Sync for Module {}
 unsafe impl Send for Ops {}
 // SAFETY: see above.
 unsafe impl Sync for Ops {}
-// SAFETY: see above.
-unsafe impl Send for Alone {}
-// SAFETY: see above.
-unsafe impl Sync for Alone {}
 
 impl Modules {
     /// The module for a source, which may have to be loaded. The oldest that no trial has makes room for it.
@@ -137,7 +126,7 @@ impl Modules {
     /// Unloads all; the context must be current, and nobody may use them any more.
     pub fn unload(&self, driver: &Driver) {
         let alone = [&self.interpret, &self.interpret_grid, &self.peer_sum];
-        let alone = alone.into_iter().filter_map(|cell| Some(cell.value.get()?.module.handle));
+        let alone = alone.into_iter().filter_map(|cell| Some(cell.value.get()?.handle));
         let steps = std::mem::take(&mut *self.steps.lock().unwrap_or_else(PoisonError::into_inner));
         let steps = steps.iter().filter_map(|(_, step)| Some(step.module.value.get()?.handle));
         for handle in self.ops.value.get().map(|ops| ops.module.handle).into_iter().chain(alone).chain(steps)
@@ -193,17 +182,16 @@ impl Kernels {
 
     fn alone(
         &self,
-        cell: &Once<Alone>,
+        cell: &Once<Module>,
         name: &'static str,
         prepare: impl FnOnce(CUfunction) -> Result<(), DeviceError>,
     ) -> Result<CUfunction, DeviceError> {
-        let kernel = cell.get(|| {
+        let module = cell.get(|| {
             let module = Module::of_kernels(&self.context, name, |other| other == name)?;
-            let function = module.function(&self.context, name)?;
-            prepare(function)?;
-            Ok(Alone { function, module })
+            prepare(module.function(&self.context, name)?)?;
+            Ok::<_, DeviceError>(module)
         });
-        Ok(kernel?.function)
+        module?.function(&self.context, name)
     }
 }
 
@@ -221,16 +209,14 @@ impl StepModule {
         let step = context.primary.modules.step(context.driver, text.clone());
         step.module.get(|| {
             let code = cached(context, "step.cu", &(sources::with_kernels(|_| false) + &text));
-            let unusable = |why| DeviceError::Unusable { device: context.name.clone(), why };
-            Module::load(context, &code.map_err(unusable)?.code)
+            Module::load(context, &code.map_err(|why| context.unusable(why))?.code)
         })?;
         Ok(step)
     }
 
     pub fn function(&self, context: &Context, name: &str) -> Result<CUfunction, DeviceError> {
-        let not_loaded =
-            || DeviceError::Unusable { device: context.name.clone(), why: "it is not loaded".into() };
-        self.module.value.get().ok_or_else(not_loaded)?.function(context, name)
+        let module = self.module.value.get().ok_or_else(|| context.unusable("it is not loaded"));
+        module?.function(context, name)
     }
 }
 
@@ -242,7 +228,7 @@ impl Module {
         keep: impl Fn(&str) -> bool,
     ) -> Result<Self, DeviceError> {
         let code = code(context, part, || sources::with_kernels(keep));
-        Self::load(context, &code.map_err(|why| DeviceError::Unusable { device: context.name.clone(), why })?)
+        Self::load(context, &code.map_err(|why| context.unusable(why))?)
     }
 
     fn load(context: &Context, code: &[u8]) -> Result<Self, DeviceError> {

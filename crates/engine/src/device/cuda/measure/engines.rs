@@ -130,7 +130,6 @@ impl GpuProbe {
             gpu: gpu.clone(),
             programs: programs.clone(),
             engine,
-            must_be_faster: false,
             precision: Precision::F32,
             seed: 0,
             link: RankLink::Alone,

@@ -169,7 +169,7 @@ fn settled(
     probe::agreed(TAKES, take)?.map_err(|taken| {
         let taken: Vec<_> = taken.into_iter().map(units::seconds).collect();
         let why = format!("no two measurements of {what} agree: {}; measure again", taken.join(", "));
-        DeviceError::Unusable { device: device.to_owned(), why }
+        DeviceError::unusable(device, why)
     })
 }
 

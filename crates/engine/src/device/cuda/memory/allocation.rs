@@ -7,87 +7,42 @@ use bytemuck::{AnyBitPattern, NoUninit};
 use crate::{
     device::{
         DeviceError,
-        cuda::ffi::{Allocated, Context, NOT_READY, OUT_OF_MEMORY},
+        cuda::ffi::{Context, Kind, Owned},
     },
     op::{Hyper, Record, RunRecord},
 };
 
 pub struct DeviceMemory {
-    context: Arc<Context>,
+    pub own: Owned,
     pub at: u64,
     pub bytes: usize,
-    /// Bytes that the driver allocated; 0 for memory that was given away.
-    room: usize,
 }
 
 impl DeviceMemory {
     /// Takes what an earlier trial left, or allocates; `what` names its purpose in an error. The contents are not known.
     pub fn new(context: &Arc<Context>, bytes: usize, what: &str) -> Result<Self, DeviceError> {
-        let own = |at, room| Self { context: Arc::clone(context), at, bytes, room };
-        if let Some(left) = context.primary.take_device(bytes) {
-            let own = own(left.at, left.bytes);
-            return if cfg!(debug_assertions) { own.poisoned() } else { Ok(own) };
-        }
-        let (mut at, room) = (0, bytes.max(16));
-        // SAFETY: the pointer is to a live local.
-        let mut allocate = || unsafe { (context.driver.cuMemAlloc_v2)(&raw mut at, room) };
-        let mut status = allocate();
-        if status == OUT_OF_MEMORY && context.primary.free_unused() {
-            status = allocate();
-        }
-        context.check(status, || format!("taking {bytes} bytes for {what}"))?;
-        Ok(own(at, room))
+        Self::with_room(context, bytes, what, || context.free_unused(Kind::Device))
     }
 
-    /// Makes what an earlier trial wrote NaN, so that tests notice who reads it.
-    fn poisoned(self) -> Result<Self, DeviceError> {
-        let (driver, stream) = (self.context.driver, ptr::null_mut());
-        // SAFETY: this value owns the block, and nothing is queued that uses it.
-        let status = unsafe { (driver.cuMemsetD8Async)(self.at, 0xff, self.room, stream) };
-        self.context.check(status, || "taking memory that was left".into())?;
-        // SAFETY: the default stream is always there.
-        while unsafe { (driver.cuStreamQuery)(stream) } == NOT_READY {
-            std::thread::yield_now();
-        }
-        Ok(self)
-    }
-
-    /// Leaves it for the next trial before this one ends. All work that uses it must be complete.
-    pub fn leave(mut self) {
-        if self.context.primary.leave_device(Allocated { at: self.at, bytes: self.room }) {
-            self.room = 0;
-        }
-    }
-
-    /// The memory, which the caller will free.
-    pub fn into_allocated(mut self) -> Allocated {
-        Allocated { at: self.at, bytes: std::mem::take(&mut self.room) }
-    }
-
-    /// False for a GPU that hangs, none of whose memory is freed.
-    pub fn may_be_freed(&self) -> bool {
-        self.context.enter_to_free()
-    }
-}
-
-impl Drop for DeviceMemory {
-    fn drop(&mut self) {
-        let (primary, memory) = (&self.context.primary, Allocated { at: self.at, bytes: self.room });
-        let is_left = self.room == 0 || self.context.is_idle() && primary.leave_device(memory);
-        if !is_left && self.context.enter_to_free() {
-            primary.free(self.at);
-        }
+    /// The same; `make_room` frees memory if there is too little, and is false if it has none to free.
+    pub fn with_room(
+        context: &Arc<Context>,
+        bytes: usize,
+        what: &str,
+        make_room: impl FnMut() -> bool,
+    ) -> Result<Self, DeviceError> {
+        let doing = || format!("taking {bytes} bytes for {what}");
+        let own = Owned::with_room(context, Kind::Device, bytes.max(16), doing, make_room)?;
+        Ok(Self { at: own.at(), own, bytes })
     }
 }
 
 /// Pinned, page-aligned bytes of host memory. The device accesses them directly, so the host must wait for
 /// the device before it reads or writes.
 pub struct Pinned {
-    context: Arc<Context>,
+    pub own: Owned,
     base: *mut u8,
     bytes: usize,
-    /// Bytes that the driver allocated; 0 for memory that was given away.
-    room: usize,
 }
 
 // SAFETY: it is plain memory of the process, owned by this value.
@@ -99,31 +54,12 @@ impl Pinned {
     /// Takes what an earlier trial left, or allocates; `what` names its purpose in an error. All bytes are zero.
     pub fn new(context: &Arc<Context>, bytes: usize, what: &str) -> Result<Self, DeviceError> {
         let bytes = bytes.max(16);
-        let (mut base, mut room): (*mut c_void, _) = (ptr::null_mut(), bytes);
-        match context.primary.take_pinned(bytes) {
-            Some(left) => (base, room) = (left.at as *mut c_void, left.bytes),
-            None => {
-                // SAFETY: the pointer is to a live local. Flags 0: ordinary memory (write-combined memory is slow to
-                // read).
-                let mut allocate = || unsafe { (context.driver.cuMemHostAlloc)(&raw mut base, bytes, 0) };
-                let mut status = allocate();
-                if status == OUT_OF_MEMORY && context.primary.free_unused_pinned() {
-                    status = allocate();
-                }
-                context.check(status, || format!("taking {bytes} bytes of pinned host memory for {what}"))?;
-            }
-        }
-        let pinned = Self { context: Arc::clone(context), base: base.cast(), bytes, room };
+        let doing = || format!("taking {bytes} bytes of pinned host memory for {what}");
+        let own = Owned::new(context, Kind::Pinned, bytes, doing)?;
+        let base = own.at() as *mut u8;
         // SAFETY: as many bytes were allocated, and nobody else uses them.
-        unsafe { ptr::write_bytes(pinned.base, 0, bytes) };
-        Ok(pinned)
-    }
-
-    /// Leaves it for the next trial before this one ends. All work that uses it must be complete.
-    pub fn leave(&mut self) {
-        if self.context.primary.leave_pinned(Allocated { at: self.at(), bytes: self.room }) {
-            self.room = 0;
-        }
+        unsafe { ptr::write_bytes(base, 0, bytes) };
+        Ok(Self { own, base, bytes })
     }
 
     /// Its address. With unified addressing (on all 64-bit Linux) it is also the device's address.
@@ -161,16 +97,6 @@ impl Pinned {
             // SAFETY: within the allocation and aligned; volatile, since the device writes it.
             Some(from) => unsafe { ptr::read_volatile(from.cast::<u64>()) },
             None => 0,
-        }
-    }
-}
-
-impl Drop for Pinned {
-    fn drop(&mut self) {
-        let (primary, memory) = (&self.context.primary, Allocated { at: self.at(), bytes: self.room });
-        let is_left = self.room == 0 || self.context.is_idle() && primary.leave_pinned(memory);
-        if !is_left && self.context.enter_to_free() {
-            primary.free_pinned(memory.at);
         }
     }
 }

@@ -42,6 +42,6 @@ impl DerefMut for PinnedNumbers {
 
 impl Drop for PinnedNumbers {
     fn drop(&mut self) {
-        self.memory.leave();
+        self.memory.own.leave();
     }
 }

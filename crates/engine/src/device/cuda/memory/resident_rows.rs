@@ -7,14 +7,12 @@ use std::{
     time::Duration,
 };
 
-use cudarc::driver::sys::CUevent;
-
 use super::{allocation::DeviceMemory, staging::Staging};
 use crate::device::{
     DeviceError,
     cuda::{
         engines::GpuContext,
-        ffi::{Allocated, Primary},
+        ffi::{Kind, Primary, Resource},
         launch::{Event, wait},
     },
 };
@@ -32,18 +30,15 @@ pub struct Rows {
 struct Resident {
     /// The rows on the host. An address belongs to them as long as they can be named here, even if they are gone.
     of: Weak<Vec<f32>>,
-    memory: Allocated,
+    memory: Resource,
     /// Their upload.
-    uploaded: CUevent,
+    uploaded: Resource,
     users: Arc<()>,
 }
 
 /// All rows in a context, which frees them.
 #[derive(Default)]
 pub struct ResidentRows(Vec<Resident>);
-
-// SAFETY: the events are tokens that the driver accepts from any thread.
-unsafe impl Send for ResidentRows {}
 
 impl Resident {
     fn is_used(&self) -> bool {
@@ -69,19 +64,17 @@ impl Rows {
         let mut all = wait::lock(&gpu.context, &primary.rows);
         all.leave_gone(primary);
         if let Some(found) = all.0.iter().find(|own| ptr::eq(own.of.as_ptr(), Arc::as_ptr(rows))) {
-            gpu.stream.follow_handle(found.uploaded)?;
+            gpu.stream.follow_handle(found.uploaded.at)?;
             return Ok((found.rows(bytes), None));
         }
         all.free_oldest(primary);
-        let memory = match DeviceMemory::new(&gpu.context, bytes, what) {
-            Err(_) if all.free_unused(primary) => DeviceMemory::new(&gpu.context, bytes, what)?,
-            memory => memory?,
-        };
+        let make_room = || primary.free_left(Kind::Device) || all.free_unused(primary);
+        let memory = DeviceMemory::with_room(&gpu.context, bytes, what, make_room)?;
         let waited = staging.upload(gpu, memory.at, rows)?;
         let uploaded = Event::plain(&gpu.context)?;
         uploaded.record(&gpu.stream)?;
-        let (memory, uploaded) = (memory.into_allocated(), uploaded.into_handle());
-        let own = Resident { of: Arc::downgrade(rows), memory, uploaded, users: Arc::new(()) };
+        let (of, users) = (Arc::downgrade(rows), Arc::default());
+        let own = Resident { of, memory: memory.own.give(), uploaded: uploaded.0.give(), users };
         let bound = own.rows(bytes);
         all.0.push(own);
         Ok((bound, Some(waited)))
@@ -127,11 +120,11 @@ impl ResidentRows {
 
 impl Resident {
     fn end(self, primary: &Primary, is_left: bool) {
-        if !(is_left && primary.leave_device(self.memory)) {
-            primary.free(self.memory.at);
+        if !(is_left && primary.leave(self.memory)) {
+            primary.free(self.memory);
         }
-        if !primary.leave_event(self.uploaded, false) {
-            primary.destroy_event(self.uploaded);
+        if !primary.leave(self.uploaded) {
+            primary.free(self.uploaded);
         }
     }
 }

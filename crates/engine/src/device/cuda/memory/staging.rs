@@ -50,10 +50,10 @@ impl Staging {
             if let Some(place) = place {
                 waited += gpu.until(&place.copied, doing)?;
             }
-            if let Some(Slot { mut memory, copied, .. }) = place.take_if(|place| place.bytes < bytes) {
+            if let Some(Slot { mut memory, mut copied, .. }) = place.take_if(|place| place.bytes < bytes) {
                 // Its copy is complete. To free it would take the driver a millisecond, and the next trial another to allocate it.
-                memory.leave();
-                copied.leave();
+                memory.own.leave();
+                copied.0.leave();
             }
             let place = match place {
                 Some(large_enough) => large_enough,

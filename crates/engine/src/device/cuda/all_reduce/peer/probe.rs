@@ -47,8 +47,8 @@ impl PeerAllReduce {
             staging.read(0, &mut elements);
             let want = |i: usize| (0..shared.members.len()).map(|rank| brought(rank, i)).sum::<f32>();
             if elements.iter().enumerate().any(|(i, sum)| *sum != want(i)) {
-                let why = "what it reads from the others' memory is not what they hold".into();
-                return Err(DeviceError::Unusable { device: context.name.clone(), why });
+                let why = "what it reads from the others' memory is not what they hold";
+                return Err(context.unusable(why));
             }
         }
         Ok(())
