@@ -63,15 +63,16 @@ impl Ready {
     pub fn stepper(&self) -> Result<Stepper, Fault> {
         let layout = &self.trial.programs.layout;
         let mut device = self.device()?;
-        device.write(Purpose::Parameters, layout.whole(layout.values), &self.initial())?;
+        device.upload(Purpose::Parameters, |e| e.write(layout.whole(layout.values), &self.initial()))?;
         let Store::Memory(features) = &self.dataset.train.features else {
             return Err("not in memory".into());
         };
-        device.bind(Purpose::Dataset, layout.train_features, features)?;
-        device.bind(Purpose::Dataset, layout.train_targets, &self.dataset.train.targets)?;
+        let targets = &self.dataset.train.targets;
+        device.upload(Purpose::Dataset, |e| e.bind(layout.train_features, features))?;
+        device.upload(Purpose::Dataset, |e| e.bind(layout.train_targets, targets))?;
         let mut order = Vec::new();
         data::epoch_order(0, 1, self.dataset.train.rows as u32, &mut order);
-        device.bind_order(&order.into())?;
+        device.upload(Purpose::Batch, |e| e.bind_order(&order.into()))?;
         // A learning rate so small that the parameters stay the same, however long the bench runs.
         let hyper = Hyper { rate: 1e-9, first: 0.1, correction: 1.0, decay_factor: 1.0, loss_scale: 1.0 };
         let rows = self.dataset.train.rows;

@@ -221,64 +221,31 @@ impl Device {
         Self { name: name.into(), executor, ledger: Ledger::default() }
     }
 
-    pub fn bind(
+    /// Copies from the host.
+    pub fn upload(
         &mut self,
         purpose: Purpose,
-        buffer: BufferId,
-        rows: &Arc<Vec<f32>>,
+        copy: impl FnOnce(&mut dyn Executor) -> Result<Moved, DeviceError>,
     ) -> Result<(), DeviceError> {
-        self.counted(Kind::HostToDevice, purpose, |e| e.bind(buffer, rows))
+        self.counted(Kind::HostToDevice, purpose, copy)
     }
 
-    pub fn bind_chunk(
+    /// Copies to the host.
+    pub fn download(
         &mut self,
         purpose: Purpose,
-        buffer: BufferId,
-        rows: &ChunkRows,
+        copy: impl FnOnce(&mut dyn Executor) -> Result<Moved, DeviceError>,
     ) -> Result<(), DeviceError> {
-        self.counted(Kind::HostToDevice, purpose, |e| match rows {
-            ChunkRows::Own(rows) => e.bind(buffer, rows),
-            ChunkRows::Lent(rows) => e.bind_lent(buffer, rows),
-        })
-    }
-
-    pub fn bind_order(&mut self, order: &Arc<Vec<u32>>) -> Result<(), DeviceError> {
-        self.counted(Kind::HostToDevice, Purpose::Batch, |e| e.bind_order(order))
-    }
-
-    pub fn write(&mut self, purpose: Purpose, to: Slice, from: &[f32]) -> Result<(), DeviceError> {
-        self.counted(Kind::HostToDevice, purpose, |e| e.write(to, from))
-    }
-
-    pub fn read(&mut self, purpose: Purpose, from: Slice, to: &mut [f32]) -> Result<(), DeviceError> {
-        self.counted(Kind::DeviceToHost, purpose, |e| e.read(from, to))
+        self.counted(Kind::DeviceToHost, purpose, copy)
     }
 
     pub fn copy(&mut self, purpose: Purpose, from: Slice, to: Slice) -> Result<(), DeviceError> {
         self.counted(Kind::DeviceToDevice, purpose, |e| e.copy(from, to))
     }
 
-    pub fn take_sums(
-        &mut self,
-        purpose: Purpose,
-        sums: Accumulator,
-        to: &mut [f64],
-    ) -> Result<(), DeviceError> {
-        self.counted(Kind::DeviceToHost, purpose, |e| e.take_sums(sums, to))
-    }
-
-    pub fn write_sums(
-        &mut self,
-        purpose: Purpose,
-        sums: Accumulator,
-        from: &[f64],
-    ) -> Result<(), DeviceError> {
-        self.counted(Kind::HostToDevice, purpose, |e| e.write_sums(sums, from))
-    }
-
     pub fn digest(&mut self, of: Slice) -> Result<u64, DeviceError> {
         let mut digest = 0;
-        self.counted(Kind::DeviceToHost, Purpose::Digest, |e| {
+        self.download(Purpose::Digest, |e| {
             let (value, moved) = e.digest(of)?;
             digest = value;
             Ok(moved)

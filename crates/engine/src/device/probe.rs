@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use super::{Block, DeviceError, Executor, Meters, PassKind};
+use super::{Block, DeviceError, Executor, Meters};
 use crate::{
     program::{Hyper, Options, Programs, lower},
     spec::{Layer, Linear, Loss},
@@ -96,10 +96,7 @@ impl<E: Executor> Probe<E> {
 
     /// Runs a block from the first row on.
     pub fn run(&mut self, steps: usize, meters: &mut Meters<'_>) -> Result<(), DeviceError> {
-        let (work, hyper) = (PassKind::Train, &self.hyper[..steps]);
-        let block =
-            Block { work, step: 0, position: 0, order: 0, offset: 0, rows: self.rows, steps, hyper, slot: 0 };
-        self.executor.run(&block, meters).map(drop)
+        self.executor.run(&Block::first(&self.hyper[..steps], self.rows), meters).map(drop)
     }
 }
 

@@ -59,8 +59,9 @@ impl RunLength {
         length
     }
 
-    /// How many epochs after `epoch` have nothing for the host to do between them: no validation, no mean, no
-    /// checkpoint.
+    /// How many epochs after `epoch` have nothing for the host to do between them: no validation, no checkpoint. Under
+    /// `per_epoch` the host reads the sums of each: they lie in one place, to which the next epoch's first step would add, and
+    /// with them comes whether a loss was not finite, which this policy reports by the end of the epoch.
     pub fn stretch(&self, spec: &Spec, epoch: u64) -> u64 {
         let until = |every: u64| if every > 0 { every - epoch % every } else { u64::MAX };
         let validation =

@@ -44,27 +44,28 @@ impl Pass {
         let setup = CpuSetup::cpu(programs, threads, spec.seed, ThreadMode::Adaptive);
         let mut device = Device::new("cpu", Box::new(CpuExecutor::new(setup)?));
         let values = initial_values(&Init::File("".into()), &layout, 0, Some(&trained.weights));
-        device.write(Purpose::Parameters, layout.whole(layout.values), &values)?;
+        device.upload(Purpose::Parameters, |e| e.write(layout.whole(layout.values), &values))?;
         Ok(Self { device, layout, prediction, rows, clock: Clock::new(Grain::Blocks) })
     }
 
     fn run(&mut self, features: Vec<f32>, targets: &Arc<Vec<f32>>) -> Result<Vec<f32>, DeviceError> {
         let Self { device, layout, rows, .. } = self;
-        device.bind(Purpose::Validation, layout.validation_features, &Arc::new(features))?;
-        device.bind(Purpose::Validation, layout.validation_targets, targets)?;
+        let features = Arc::new(features);
+        device.upload(Purpose::Validation, |e| e.bind(layout.validation_features, &features))?;
+        device.upload(Purpose::Validation, |e| e.bind(layout.validation_targets, targets))?;
         let (work, rows) = (PassKind::Validate, *rows);
         let block =
             Block { work, step: 0, position: 0, order: 0, offset: 0, rows, steps: 1, hyper: &[], slot: 0 };
         device.run(&block, &mut self.clock, &mut Vec::new())?;
         let mut prediction = vec![0.0; self.prediction.len];
-        device.read(Purpose::Validation, self.prediction, &mut prediction)?;
+        device.download(Purpose::Validation, |e| e.read(self.prediction, &mut prediction))?;
         Ok(prediction)
     }
 
     /// The sum of losses and the number of correct predictions, over all rows so far.
     fn sums(&mut self) -> Result<[f64; 2], DeviceError> {
         let mut sums = [0.0; 2];
-        self.device.take_sums(Purpose::Validation, Accumulator::Validation, &mut sums)?;
+        self.device.download(Purpose::Validation, |e| e.take_sums(Accumulator::Validation, &mut sums))?;
         Ok(sums)
     }
 }

@@ -121,7 +121,7 @@ impl Backend for CudaBackend {
             e => e,
         })?;
         let (at, shape) = (memory.at, self.size(len));
-        let fill = (self.gpu.kernels.function("tensor_fill")?, "tensor_fill");
+        let fill = (self.gpu.context.function("tensor_fill")?, "tensor_fill");
         // SAFETY: (float*, u64, float), and the block has that length.
         unsafe { self.launch(fill, shape, arguments![at, len as u64, value], Cost::new(0, len))? };
         self.blocks.insert(block, memory);
@@ -171,7 +171,7 @@ impl Backend for CudaBackend {
         let len = self.len(from)?;
         let (source, target, shape) = (self.start(from, len)?, self.start(to, len)?, self.size(len));
         let (copy, cost) =
-            ((self.gpu.kernels.function("tensor_copy")?, "tensor_copy"), Cost::new(0, 2 * len));
+            ((self.gpu.context.function("tensor_copy")?, "tensor_copy"), Cost::new(0, 2 * len));
         // SAFETY: (const float*, float*, u64), and both blocks have that length.
         unsafe { self.launch(copy, shape, arguments![source, target, len as u64], cost)? };
         Ok(Moved::Bytes(4 * len as u64))
@@ -212,7 +212,7 @@ impl Backend for CudaBackend {
             Refused::AllReduce(_) | Refused::StartAllReduce(_) => misfit(self.name(), "a sum over devices"),
         })?;
         let (kind, shape) = (record.kind(), shape(&record, self.gpu.context.gpu.multiprocessors));
-        let kernel = (self.gpu.kernels.ops()?.get(kind), kind.kernel());
+        let kernel = (self.gpu.context.ops()?.get(kind), kind.kernel());
         // SAFETY: (Op, float*, Run*); every offset leads to a slice within a block of this backend.
         unsafe { self.launch(kernel, shape, arguments![record, base, self.gpu.run.at], op.cost()) }
     }

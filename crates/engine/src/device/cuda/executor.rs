@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use super::{
     all_reduce::HostAllReduce,
     engines::{GpuContext, Loaded},
-    launch::{CallGuard, Event, Stream, Watch},
+    launch::{CallGuard, Stream, Watch},
     memory::{DeviceLog, Digest, Inputs, pinned_numbers},
     progress::Progress,
     proof::Unproven,
@@ -36,8 +36,8 @@ pub struct CudaExecutor {
     /// Bytes on the device, not counting the inputs.
     pub(super) bytes: u64,
     pub(super) watch: Option<Watch>,
-    /// Rows of the log on their way to the host, and their arrival.
-    pub(super) fetched: (Option<Slice>, Event),
+    /// Rows of the log on their way to the host.
+    pub(super) fetched: Option<Slice>,
     /// Number of copies and bytes of the programs' instructions, until they are counted in the ledger.
     pub(super) records: (u64, u64),
     /// The test that a compiled step has to pass in its first block, if it is still due.
@@ -172,15 +172,12 @@ impl Executor for CudaExecutor {
             self.device_log.read_log(from.offset, to);
             return Ok(Moved::Bytes(bytes));
         }
-        if self.fetched.0.take_if(|fetched| *fetched == from).is_some() {
-            let wait = self.progress.wait_for(&self.gpu, &mut self.fetched.1, "reading the log")?;
-            self.device_log.read_log(from.offset, to);
-            return Ok(Moved::AfterWait { bytes, wait });
-        }
         if from.buffer == self.layout.log {
-            let copy = |stream: &Stream| self.device_log.fetch_log(stream, from.offset, len);
-            let what = ("reading the log", Phase::Log);
-            let ((), wait) = self.progress.download(&self.gpu, what, copy)?;
+            if self.fetched.take() != Some(from) {
+                let copy = |stream: &Stream| self.device_log.fetch_log(stream, from.offset, len);
+                self.progress.begin_download(&self.gpu, copy)?;
+            }
+            let wait = self.progress.end_download(&self.gpu, ("reading the log", Phase::Log))?;
             self.device_log.read_log(from.offset, to);
             return Ok(Moved::AfterWait { bytes, wait });
         }
@@ -196,21 +193,15 @@ impl Executor for CudaExecutor {
 
     fn fetch(&mut self, from: Slice) -> Result<(), DeviceError> {
         let _inside = self.enter()?;
-        // A trace shows when a copy began and ended.
-        if !self.progress.timeline.wanted {
-            self.device_log.fetch_log(&self.gpu.stream, from.offset, from.len)?;
-            self.fetched.1.record(&self.gpu.stream)?;
-            self.fetched.0 = Some(from);
-        }
+        let copy = |stream: &Stream| self.device_log.fetch_log(stream, from.offset, from.len);
+        self.progress.begin_download(&self.gpu, copy)?;
+        self.fetched = Some(from);
         Ok(())
     }
 
     fn is_fetched(&self) -> Result<bool, DeviceError> {
         let _inside = self.enter()?;
-        if self.fetched.0.is_none() {
-            return Ok(true);
-        }
-        self.fetched.1.happened(|| "reading the log".into())
+        if self.fetched.is_some() { self.progress.has_downloaded() } else { Ok(true) }
     }
 
     fn copy(&mut self, from: Slice, to: Slice) -> Result<Moved, DeviceError> {
@@ -225,7 +216,8 @@ impl Executor for CudaExecutor {
         let _inside = self.enter()?;
         let copy = |stream: &Stream| self.device_log.fetch_sums(stream, sums, to.len().min(SUMS));
         let phase = if sums == Accumulator::Validation { Phase::Validation } else { Phase::Log };
-        let (bytes, wait) = self.progress.download(&self.gpu, ("reading sums", phase), copy)?;
+        let bytes = self.progress.begin_download(&self.gpu, copy)?;
+        let wait = self.progress.end_download(&self.gpu, ("reading sums", phase))?;
         self.device_log.read_sums(sums, to);
         Ok(Moved::AfterWait { bytes: bytes as u64, wait })
     }

@@ -8,7 +8,7 @@ use super::{
     engines::{Compiled, GpuContext, Loaded, MOST_LAUNCHED, MOST_STEPS, Products, Steps},
     executor::CudaExecutor,
     ffi::{Context, Gpu, Kind},
-    launch::{Event, HangTimeout},
+    launch::HangTimeout,
     memory::{DeviceLog, Digest, Inputs, Staging},
     progress::Progress,
     proof::Unproven,
@@ -75,7 +75,7 @@ impl Loader<'_> {
     ) -> Result<(Loaded, Option<Loaded>), DeviceError> {
         if engine.uses_library() {
             // Compiled here rather than in the first step.
-            self.gpu.kernels.ops()?;
+            self.gpu.context.ops()?;
         }
         let mut train = self.load(&programs.train, programs.train_last.as_ref(), &places.train, engine)?;
         let mut validate = match &programs.validate {
@@ -150,7 +150,7 @@ impl CudaExecutor {
             seed,
             bytes: bytes as u64,
             watch: None,
-            fetched: (None, Event::timed(&context)?),
+            fetched: None,
             unproven,
             notice: None,
             product_gains: products.as_ref().and_then(Products::gains),

@@ -23,17 +23,20 @@ pub struct Progress {
     /// How long the host has waited for steps since the last report.
     pub waited: Duration,
     last_end_s: f64,
+    /// Events before and after the last copy to the host.
+    downloading: [Event; 2],
 }
 
 impl Progress {
     pub fn new(gpu: &GpuContext, most_steps: usize, marks: usize) -> Result<Self, DeviceError> {
         Ok(Self {
             in_flight: InFlightQueue::new(gpu, most_steps, marks)?,
-            timeline: Timeline::new(&gpu.context)?,
+            timeline: Timeline::default(),
             validation_s: None,
             step_time: None,
             waited: Duration::ZERO,
             last_end_s: 0.0,
+            downloading: [Event::timed(&gpu.context)?, Event::timed(&gpu.context)?],
         })
     }
 
@@ -46,42 +49,41 @@ impl Progress {
         Ok(wait)
     }
 
-    /// Waits for an event of the stream, and not for what was queued after it.
-    pub fn wait_for(
+    /// Queues a copy to the host, between two events.
+    pub fn begin_download<T>(
         &mut self,
         gpu: &GpuContext,
-        event: &mut Event,
-        doing: &str,
-    ) -> Result<Duration, DeviceError> {
-        let running = || self.in_flight.unfinished().ok().flatten().map_or(doing.to_owned(), Queued::doing);
-        let wait = gpu.wait(event, running)?;
-        if !wait.is_zero() {
-            self.in_flight.anchor_at(event);
-        }
-        self.waited += wait;
-        Ok(wait)
+        copy: impl FnOnce(&Stream) -> Result<T, DeviceError>,
+    ) -> Result<T, DeviceError> {
+        let [begin, end] = &self.downloading;
+        begin.record(&gpu.stream)?;
+        let copied = copy(&gpu.stream)?;
+        end.record(&gpu.stream).map(|()| copied)
     }
 
-    /// Queues a copy to the host and waits for it.
-    pub fn download<T>(
+    /// Whether the last copy to the host is complete.
+    pub fn has_downloaded(&self) -> Result<bool, DeviceError> {
+        self.downloading[1].happened(|| "reading the log".into())
+    }
+
+    /// Waits for the last copy to the host, and not for what was queued after it.
+    pub fn end_download(
         &mut self,
         gpu: &GpuContext,
         (doing, phase): (&str, Phase),
-        copy: impl FnOnce(&Stream) -> Result<T, DeviceError>,
-    ) -> Result<(T, Duration), DeviceError> {
-        let stream = &gpu.stream;
-        if !self.timeline.wanted {
-            let copied = copy(stream)?;
-            return Ok((copied, self.wait(gpu, doing)?));
+    ) -> Result<Duration, DeviceError> {
+        let running = || self.in_flight.unfinished().ok().flatten().map_or(doing.to_owned(), Queued::doing);
+        let wait = gpu.wait(&self.downloading[1], running)?;
+        if self.timeline.wanted {
+            let [begin, end] = &self.downloading;
+            let ends = [self.in_flight.instant(begin)?, self.in_flight.instant(end)?];
+            self.timeline.copied(Lane::CopyOut, phase, ends);
         }
-        self.timeline.around[0].record(stream)?;
-        let copied = copy(stream)?;
-        self.timeline.around[1].record(stream)?;
-        let wait = self.wait(gpu, doing)?;
-        let [begin, end] = &self.timeline.around;
-        let ends = [self.in_flight.instant(begin)?, self.in_flight.instant(end)?];
-        self.timeline.copied(Lane::CopyOut, phase, ends);
-        Ok((copied, wait))
+        if !wait.is_zero() {
+            self.in_flight.anchor_at(&mut self.downloading[1]);
+        }
+        self.waited += wait;
+        Ok(wait)
     }
 
     /// Records the start and end of uploads of rows.
@@ -139,11 +141,8 @@ impl Progress {
         let given_up = gpu.context.is_given_up();
         // If nothing was read from the device, as under `off`, steps may still be running.
         if !given_up && self.in_flight.unfinished()?.is_some() {
-            let start = Instant::now();
-            self.in_flight.wait(gpu)?;
-            let wait = start.elapsed();
+            let wait = self.wait(gpu, "running its steps")?;
             meters.ledger.sync(purpose, wait);
-            self.waited += wait;
         }
         self.finished(gpu, meters)?;
         if given_up {

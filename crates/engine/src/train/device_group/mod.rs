@@ -107,7 +107,11 @@ impl DeviceGroup {
         let each: Vec<_> = rows.iter().map(|rows| Mutex::new(Some(rows.clone()))).collect();
         let bind = move |rank: &mut Rank| {
             let own = each.get(rank.index).and_then(|rows| rows.lock().ok()?.take());
-            own.map_or(Ok(()), |rows| rank.device.bind_chunk(purpose, buffer, &rows))
+            let Some(rows) = own else { return Ok(()) };
+            rank.device.upload(purpose, |e| match &rows {
+                ChunkRows::Own(rows) => e.bind(buffer, rows),
+                ChunkRows::Lent(rows) => e.bind_lent(buffer, rows),
+            })
         };
         self.all(bind).map(drop)
     }
@@ -120,7 +124,7 @@ impl DeviceGroup {
         rows: &Arc<Vec<f32>>,
     ) -> Result<(), DeviceError> {
         let rows = Arc::clone(rows);
-        self.all(move |rank| rank.device.bind(purpose, buffer, &rows)).map(drop)
+        self.all(move |rank| rank.device.upload(purpose, |e| e.bind(buffer, &rows))).map(drop)
     }
 
     /// See [`Executor::bind_file`](crate::device::Executor::bind_file).
@@ -129,26 +133,26 @@ impl DeviceGroup {
         self.all(move |rank| rank.device.executor.bind_file(buffer, &rows)).map(drop)
     }
 
-    /// See [`Device::bind_order`].
+    /// Binds the order of the rows of one epoch or of several on every device.
     pub fn bind_order(&mut self, order: &Arc<Vec<u32>>) -> Result<(), DeviceError> {
         let order = Arc::clone(order);
-        self.all(move |rank| rank.device.bind_order(&order)).map(drop)
+        self.all(move |rank| rank.device.upload(Purpose::Batch, |e| e.bind_order(&order))).map(drop)
     }
 
     /// Writes the same values to every device.
     pub fn write(&mut self, purpose: Purpose, to: Slice, from: Vec<f32>) -> Result<(), DeviceError> {
-        self.all(move |rank| rank.device.write(purpose, to, &from)).map(drop)
+        self.all(move |rank| rank.device.upload(purpose, |e| e.write(to, &from))).map(drop)
     }
 
     /// Writes values to the first device.
     pub fn write_first(&mut self, purpose: Purpose, to: Slice, from: Vec<f32>) -> Result<(), DeviceError> {
-        self.first(move |rank| rank.device.write(purpose, to, &from))
+        self.first(move |rank| rank.device.upload(purpose, |e| e.write(to, &from)))
     }
 
     /// Sets the running sums of the epoch, which are on the first device only.
     pub fn write_epoch_sums(&mut self, purpose: Purpose, from: &[f64]) -> Result<(), DeviceError> {
         let from = from.to_vec();
-        self.first(move |rank| rank.device.write_sums(purpose, Accumulator::Epoch, &from))
+        self.first(move |rank| rank.device.upload(purpose, |e| e.write_sums(Accumulator::Epoch, &from)))
     }
 
     /// Reads from the first device, since all hold the same, into the memory of `to`. On failure `to` is
@@ -158,7 +162,7 @@ impl DeviceGroup {
         *to = self.first(move |rank| {
             let mut values = std::mem::take(&mut *lock(&room));
             values.resize(from.len, 0.0);
-            rank.device.read(purpose, from, &mut values).map(|()| values)
+            rank.device.download(purpose, |e| e.read(from, &mut values)).map(|()| values)
         })?;
         Ok(())
     }
@@ -177,7 +181,7 @@ impl DeviceGroup {
             let from = Slice { len: rows * row.len, ..row };
             let mut own = vec![0.0; from.len];
             if rows > 0 {
-                rank.device.read(purpose, from, &mut own)?;
+                rank.device.download(purpose, |e| e.read(from, &mut own))?;
             }
             Ok(own)
         })?;
@@ -197,12 +201,12 @@ impl DeviceGroup {
         to: &mut [f64],
     ) -> Result<(), DeviceError> {
         if let Some(rank) = &mut self.alone {
-            return rank.device.take_sums(purpose, sums, to);
+            return rank.device.download(purpose, |e| e.take_sums(sums, to));
         }
         let len = to.len();
         let take = move |rank: &mut Rank| {
             let mut own = vec![0.0; len];
-            rank.device.take_sums(purpose, sums, &mut own).map(|()| own)
+            rank.device.download(purpose, |e| e.take_sums(sums, &mut own)).map(|()| own)
         };
         let of_each =
             if sums == Accumulator::Epoch { self.workers.run(1, take) } else { self.workers.all(take) }?;
@@ -233,7 +237,7 @@ impl DeviceGroup {
             device.run(&own.with_hyper(&hyper), clock, ends)
         };
         let start = Instant::now();
-        let (ran, busy) = self.timed(run, ends)?;
+        let (ran, busy) = self.timed(run, (&mut *clock, ends))?;
         self.workers.doing = format!("what follows step {last}");
         // Other grains, and validations, count the hand-over as part of the block's time.
         if clock.grain == Grain::Phases && block.work == PassKind::Train {
@@ -249,10 +253,10 @@ impl DeviceGroup {
         clock: &mut Clock,
         ends: &mut Vec<f64>,
     ) -> Result<Ran, DeviceError> {
-        if let Some(rank) = &mut self.alone {
-            return rank.device.settle(purpose, clock, ends);
-        }
-        self.timed(move |device, clock, ends| device.settle(purpose, clock, ends), ends).map(|(ran, _)| ran)
+        let settle = move |device: &mut Device, clock: &mut Clock, ends: &mut Vec<f64>| {
+            device.settle(purpose, clock, ends)
+        };
+        self.timed(settle, (clock, ends)).map(|(ran, _)| ran)
     }
 
     /// See [`Executor::fetch`](crate::device::Executor::fetch), of the first device.
@@ -267,10 +271,7 @@ impl DeviceGroup {
 
     /// See [`Executor::finished`](crate::device::Executor::finished).
     pub fn finished(&mut self, clock: &mut Clock, ends: &mut Vec<f64>) -> Result<Ran, DeviceError> {
-        match &mut self.alone {
-            Some(rank) => rank.device.finished(clock, ends),
-            None => self.timed(Device::finished, ends).map(|(ran, _)| ran),
-        }
+        self.timed(Device::finished, (clock, ends)).map(|(ran, _)| ran)
     }
 
     /// A digest of the slice on each device; see [`crate::device::digest()`].
@@ -314,13 +315,16 @@ impl DeviceGroup {
         }
     }
 
-    /// Runs `work` on every device, each timed by its own clock; returns the time of the first device. After
-    /// a failure only the first device is asked.
+    /// Runs `work` on every device, each of several timed by its own clock; returns the time of the first device. After a failure
+    /// only the first device is asked.
     fn timed(
         &mut self,
         work: impl Fn(&mut Device, &mut Clock, &mut Vec<f64>) -> Result<Ran, DeviceError> + Send + Sync + 'static,
-        ends: &mut Vec<f64>,
+        (clock, ends): (&mut Clock, &mut Vec<f64>),
     ) -> Result<(Ran, Duration), DeviceError> {
+        if let Some(rank) = &mut self.alone {
+            return work(&mut rank.device, clock, ends).map(|ran| (ran, Duration::ZERO));
+        }
         let command = move |rank: &mut Rank| {
             let Some(clock) = &mut rank.clock else { return Ok(Default::default()) };
             let (mut ends, start) = (Vec::new(), Instant::now());

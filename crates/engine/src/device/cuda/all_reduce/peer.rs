@@ -22,7 +22,7 @@ use crate::{
         DeviceError,
         cuda::{
             ffi::{Context, Gpu},
-            launch::{Kernels, Shape, Stream, arguments, blocks_at_once, launch},
+            launch::{Shape, Stream, arguments, blocks_at_once, launch},
             memory::{DeviceMemory, Pinned},
         },
     },
@@ -109,7 +109,6 @@ struct Shared {
 pub struct PeerAllReduce {
     shared: Arc<Shared>,
     rank: usize,
-    kernels: Kernels,
 }
 
 /// Connects GPUs, in rank order, for sums of at most `elements`. Also returns an [`Abort`] that ends all
@@ -139,20 +138,16 @@ fn connected(
     elements: usize,
     limit: Duration,
 ) -> Result<(Vec<PeerAllReduce>, Abort), DeviceError> {
-    let mut kernels = Vec::new();
     let mut blocks = elements.div_ceil(4 * THREADS as usize).clamp(1, MOST_BLOCKS);
     for context in contexts {
         context.enter()?;
-        let loaded = Kernels::new(context);
         // All blocks must run at the same time, on every GPU. This query also loads the kernel.
-        let at_once = blocks_at_once(context, loaded.peer_sum()?, THREADS, 0)?;
+        let at_once = blocks_at_once(context, context.peer_sum()?, THREADS, 0)?;
         blocks = blocks.min(usize::try_from(at_once).unwrap_or(0));
-        kernels.push(loaded);
     }
     let shared = Arc::new(Shared::new(contexts, elements.next_multiple_of(4), blocks as u32, limit)?);
-    let ranks = kernels.into_iter().enumerate();
-    let ranks = ranks.map(|(rank, kernels)| PeerAllReduce { shared: Arc::clone(&shared), rank, kernels });
-    let mut ranks: Vec<_> = ranks.collect();
+    let rank = |rank| PeerAllReduce { shared: Arc::clone(&shared), rank };
+    let mut ranks: Vec<_> = (0..contexts.len()).map(rank).collect();
     probe::all(&mut ranks)?;
     Ok((ranks, Abort::new(move || shared.stop())))
 }
@@ -237,7 +232,7 @@ impl PeerAllReduce {
         let shape = Shape { blocks: self.shared.blocks, threads: THREADS, shared_bytes: 0, together: true };
         // SAFETY: (float*, u64, const Peers*, const Run*, u64); the caller owns the elements, and the memory
         // named in the table lives as long as `self`.
-        unsafe { launch(context, stream, self.kernels.peer_sum()?, shape, arguments, "peer_sum") }
+        unsafe { launch(context, stream, context.peer_sum()?, shape, arguments, "peer_sum") }
     }
 
     pub(crate) fn limit(&self) -> Duration {

@@ -64,7 +64,7 @@ impl GpuContext {
         let [from, to] = [from, to].map(|place| self.arena.at + 4 * place);
         let shape = Shape::new(n.div_ceil(1024), self.context.gpu.multiprocessors.saturating_mul(4));
         // SAFETY: (const float*, u16*, u64); both lie within the arena.
-        unsafe { self.launch(self.kernels.ops()?.copy_bf16, shape, arguments![from, to, n], "copy_bf16") }
+        unsafe { self.launch(self.context.ops()?.copy_bf16, shape, arguments![from, to, n], "copy_bf16") }
     }
 
     fn sum(&self, nccl: &Communicator, stream: &Stream, at: u64, len: usize) -> Result<(), DeviceError> {
@@ -74,7 +74,7 @@ impl GpuContext {
 
     fn kernel(&self, record: Record, shape: Shape) -> Result<(), DeviceError> {
         let (kind, arena, run) = (record.kind(), self.arena.at, self.run.at);
-        let function = self.kernels.ops()?.get(kind);
+        let function = self.context.ops()?.get(kind);
         // SAFETY: (Op, float*, Run*); the record's offsets lie within the arena.
         unsafe { self.launch(function, shape, arguments![record, arena, run], kind.kernel()) }
     }
@@ -86,7 +86,7 @@ impl GpuContext {
         }
         let arguments = arguments![self.run.at, steps.rows, steps.own_rows];
         // SAFETY: (Run*, int, int).
-        unsafe { self.launch(self.kernels.ops()?.advance, Shape::WARP, arguments, "advance") }
+        unsafe { self.launch(self.context.ops()?.advance, Shape::WARP, arguments, "advance") }
     }
 
     /// Runs `count` steps in one block, which keeps `elements` of the arena in shared memory.
@@ -103,7 +103,7 @@ impl GpuContext {
         let count = count as i32;
         let arguments = arguments![records.at, *ops, arena, elements as i32, run, count, *rows, *own_rows];
         // SAFETY: (const Op*, int, float*, int, Run*, int, int, int).
-        unsafe { self.launch(self.kernels.interpret()?, shape, arguments, "interpret") }
+        unsafe { self.launch(self.context.interpret()?, shape, arguments, "interpret") }
     }
 
     /// Runs `count` steps in a cooperative grid.
@@ -119,7 +119,7 @@ impl GpuContext {
         let barrier = self.barrier.at;
         let arguments = arguments![records.at, *ops, arena, run, barrier, count as i32, *rows, *own_rows];
         // SAFETY: (const Op*, int, float*, Run*, unsigned*, int, int, int).
-        unsafe { self.launch(self.kernels.interpret_grid()?, shape, arguments, "interpret_grid") }
+        unsafe { self.launch(self.context.interpret_grid()?, shape, arguments, "interpret_grid") }
     }
 
     /// Queues a kernel.
@@ -164,7 +164,7 @@ impl Loaded {
                          {room}; leave `devices.engine` to the plan"
                     )));
                 }
-                gpu.kernels.interpret()?; // loaded here, and not with the first launch
+                gpu.context.interpret()?; // loaded here, and not with the first launch
                 Ok(LoadedEngine::Persistent { threads: interpreter_threads(full.widest) })
             }
             plan::Engine::Cooperative => {
@@ -172,7 +172,7 @@ impl Loaded {
                     let why = "it has no cooperative launches; leave `devices.engine` to the plan";
                     return Err(context.unusable(why));
                 }
-                let at_once = blocks_at_once(context, gpu.kernels.interpret_grid()?, GRID_THREADS, 0)?;
+                let at_once = blocks_at_once(context, gpu.context.interpret_grid()?, GRID_THREADS, 0)?;
                 // Blocks without work would only slow down the barrier.
                 let useful = full.widest.div_ceil(u64::from(GRID_THREADS));
                 let blocks = useful.min(at_once).clamp(1, MOST_BLOCKS) as u32;
@@ -180,7 +180,7 @@ impl Loaded {
             }
             plan::Engine::Graph => {
                 // A capture must not load kernels.
-                gpu.kernels.ops()?;
+                gpu.context.ops()?;
                 let capture = |steps: &Steps, count: usize| {
                     Graph::capture(context, &gpu.stream, || (0..count).try_for_each(|_| gpu.step(steps)))
                 };
@@ -188,7 +188,7 @@ impl Loaded {
                 let last = self.last.as_ref().map(|last| capture(last, 1)).transpose()?;
                 Ok(LoadedEngine::Graph { many, one, last })
             }
-            _ => gpu.kernels.ops().map(|_| LoadedEngine::Launch),
+            _ => gpu.context.ops().map(|_| LoadedEngine::Launch),
         }
     }
 

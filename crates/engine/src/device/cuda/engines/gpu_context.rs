@@ -9,7 +9,7 @@ use crate::{
             all_reduce::{Communicator, Lost, PeerAllReduce},
             ffi::Context,
             launch::{
-                Event, HangTimeout, Kernels, SideStream, Stream,
+                Event, HangTimeout, SideStream, Stream,
                 wait::{EAGER, GRACE, PACING, Wait, soon, within},
             },
             memory::DeviceMemory,
@@ -40,7 +40,6 @@ pub struct GpuContext {
     pub barrier: DeviceMemory,
     /// The partial sums of the blocks of a launch.
     pub partial: DeviceMemory,
-    pub kernels: Kernels,
     pub context: Arc<Context>,
     /// The last step that was queued, from 1.
     pub step: u64,
@@ -51,7 +50,6 @@ pub struct GpuContext {
 impl GpuContext {
     /// Allocates memory for an arena and for the learning rates of a block.
     pub fn new(context: Arc<Context>, arena_bytes: usize, most_steps: usize) -> Result<Self, DeviceError> {
-        let kernels = Kernels::new(&context);
         let stream = Stream::new(&context)?;
         let zeros = |bytes, what| zeros(&context, &stream, bytes, what);
         Ok(Self {
@@ -63,7 +61,6 @@ impl GpuContext {
             partial: zeros(PARTIAL_BYTES, "sums over blocks")?,
             step: 0,
             hang_timeout: HangTimeout::new(context.least_wait),
-            kernels,
             stream,
             context,
         })

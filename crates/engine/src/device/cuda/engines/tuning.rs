@@ -215,7 +215,7 @@ fn made_for(gpu: &GpuContext, library: &Library, key: &Key) -> String {
 /// take less power, so clocks would rise.
 fn fill(gpu: &GpuContext, matmul: &Matmul) -> Result<(), DeviceError> {
     let Key { m, n, k, operands, .. } = matmul.key;
-    let noise = gpu.kernels.function("noise")?;
+    let noise = gpu.context.function("noise")?;
     let half = operands == number::R_16BF;
     let mut seed = 0u64;
     let mut fill = |at: u64, elements: u64, half: bool| {

@@ -161,17 +161,6 @@ impl InFlightQueue {
         Ok(None)
     }
 
-    pub fn wait(&self, gpu: &GpuContext) -> Result<(), DeviceError> {
-        let place = &self.places[(self.next + PLACES - 1) % PLACES];
-        match &place.queued {
-            Some(last) => {
-                let running = || self.unfinished().ok().flatten().unwrap_or(last).doing();
-                gpu.wait(&place.end, running).map(drop)
-            }
-            None => Ok(()),
-        }
-    }
-
     /// The complete blocks that were not returned yet, in order.
     pub fn finished(&mut self) -> Result<Vec<Done>, DeviceError> {
         let mut done = Vec::new();

@@ -70,11 +70,6 @@ impl<T> Once<T> {
     }
 }
 
-/// The kernels of a context.
-pub struct Kernels {
-    context: Arc<Context>,
-}
-
 /// The kernels that are launched one by one.
 pub struct Ops {
     module: Module,
@@ -137,16 +132,12 @@ impl Modules {
     }
 }
 
-impl Kernels {
-    pub fn new(context: &Arc<Context>) -> Self {
-        Self { context: Arc::clone(context) }
-    }
-
+/// The kernels of a context.
+impl Context {
     pub fn ops(&self) -> Result<&Ops, DeviceError> {
-        let context = &self.context;
-        context.primary.modules.ops.get(|| {
-            let module = Module::of_kernels(context, "op", |name| !ALONE.contains(&name))?;
-            let function = |name| module.function(context, name);
+        self.primary.modules.ops.get(|| {
+            let module = Module::of_kernels(self, "op", |name| !ALONE.contains(&name))?;
+            let function = |name| module.function(self, name);
             Ok(Ops {
                 of_kind: Kind::ALL.iter().map(|kind| function(kind.kernel())).collect::<Result<_, _>>()?,
                 advance: function("advance")?,
@@ -159,25 +150,24 @@ impl Kernels {
 
     /// A kernel that no instruction has.
     pub fn function(&self, name: &str) -> Result<CUfunction, DeviceError> {
-        self.ops()?.module.function(&self.context, name)
+        self.ops()?.module.function(self, name)
     }
 
     /// The interpreter of one block, which may use all shared memory: the limit is the kernel's, which jobs of different
     /// sizes share.
     pub fn interpret(&self) -> Result<CUfunction, DeviceError> {
-        let context = &self.context;
-        self.alone(&self.context.primary.modules.interpret, "interpret", |function| {
-            allow_shared(context, function, context.gpu.job_shared_bytes(), "interpret")
+        self.alone(&self.primary.modules.interpret, "interpret", |function| {
+            allow_shared(self, function, self.gpu.job_shared_bytes(), "interpret")
         })
     }
 
     pub fn interpret_grid(&self) -> Result<CUfunction, DeviceError> {
-        self.alone(&self.context.primary.modules.interpret_grid, "interpret_grid", |_| Ok(()))
+        self.alone(&self.primary.modules.interpret_grid, "interpret_grid", |_| Ok(()))
     }
 
     /// The all-reduce over GPUs that can access each other's memory.
     pub fn peer_sum(&self) -> Result<CUfunction, DeviceError> {
-        self.alone(&self.context.primary.modules.peer_sum, "peer_sum", |_| Ok(()))
+        self.alone(&self.primary.modules.peer_sum, "peer_sum", |_| Ok(()))
     }
 
     fn alone(
@@ -187,11 +177,11 @@ impl Kernels {
         prepare: impl FnOnce(CUfunction) -> Result<(), DeviceError>,
     ) -> Result<CUfunction, DeviceError> {
         let module = cell.get(|| {
-            let module = Module::of_kernels(&self.context, name, |other| other == name)?;
-            prepare(module.function(&self.context, name)?)?;
+            let module = Module::of_kernels(self, name, |other| other == name)?;
+            prepare(module.function(self, name)?)?;
             Ok::<_, DeviceError>(module)
         });
-        module?.function(&self.context, name)
+        module?.function(self, name)
     }
 }
 
@@ -223,7 +213,7 @@ impl StepModule {
 impl Module {
     /// Loads kernels of this project: those whose names are kept, known by `part`.
     fn of_kernels(
-        context: &Arc<Context>,
+        context: &Context,
         part: &'static str,
         keep: impl Fn(&str) -> bool,
     ) -> Result<Self, DeviceError> {

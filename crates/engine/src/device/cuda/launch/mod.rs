@@ -16,6 +16,6 @@ pub use heartbeat::{CallGuard, Heartbeat, Watch};
 pub use in_flight::{Done, InFlightQueue, Queued};
 pub(in crate::device::cuda) use kernel::arguments;
 pub use kernel::{Shape, allow_shared, blocks_at_once, is_large_product, launch, shape};
-pub use kernels::{Kernels, Modules, StepModule, cache_trouble};
+pub use kernels::{Modules, StepModule, cache_trouble};
 pub use side_stream::SideStream;
 pub use stream::{Event, Stream};

@@ -5,13 +5,7 @@
 use std::time::{Duration, Instant};
 
 use crate::{
-    device::{
-        Clock, DeviceError, Lane,
-        cuda::{
-            ffi::Context,
-            launch::{Done, Event},
-        },
-    },
+    device::{Clock, Lane, cuda::launch::Done},
     program::Phase,
 };
 
@@ -19,6 +13,7 @@ use crate::{
 /// block takes some microseconds, which is then negligible.
 const LONG_STEP: Duration = Duration::from_micros(200);
 
+#[derive(Default)]
 pub struct Timeline {
     pub wanted: bool,
     /// Estimated time of a step.
@@ -27,16 +22,9 @@ pub struct Timeline {
     /// The end of each lane so far. The two clocks only agree to some microseconds, but later spans must not
     /// begin earlier.
     ends: [Option<Instant>; Lane::OF_DEVICE.len()],
-    /// Events before and after a copy to the host.
-    pub around: [Event; 2],
 }
 
 impl Timeline {
-    pub fn new(context: &std::sync::Arc<Context>) -> Result<Self, DeviceError> {
-        let around = [Event::timed(context)?, Event::timed(context)?];
-        Ok(Self { wanted: false, step: Duration::ZERO, copies: Vec::new(), ends: Default::default(), around })
-    }
-
     /// Whether each step may be a block of its own.
     pub fn has_long_steps(&self) -> bool {
         self.wanted && self.step >= LONG_STEP

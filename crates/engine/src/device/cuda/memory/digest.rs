@@ -22,12 +22,12 @@ impl Digest {
 
     /// Queues the digest of `len` values at `at` and its copy to the host.
     pub fn queue(&self, gpu: &GpuContext, at: u64, len: usize) -> Result<(), DeviceError> {
-        let GpuContext { context, stream, kernels, .. } = gpu;
+        let GpuContext { context, stream, .. } = gpu;
         let to = self.device.at;
         stream.fill(to, 0, self.device.bytes)?;
         let shape = Shape::new(len.div_ceil(1024) as u64, 4 * context.gpu.multiprocessors);
         // SAFETY: (const float*, u64, u64*); the values are within the arena, as the caller guarantees.
-        unsafe { gpu.launch(kernels.ops()?.digest, shape, arguments![at, len as u64, to], "digest")? };
+        unsafe { gpu.launch(context.ops()?.digest, shape, arguments![at, len as u64, to], "digest")? };
         stream.download(&self.host, 0, to, size_of::<u64>())
     }
 

@@ -16,43 +16,104 @@ use crate::device::{
     backend::misfit,
     cuda::{
         engines::GpuContext,
-        ffi::Context,
         launch::{Event, InFlightQueue, Stream},
     },
 };
 
-struct Chunk {
+/// Memory of the device that is uploaded while steps read another.
+struct Slot<T> {
     memory: DeviceMemory,
-    /// The rows on the host, until their upload is known to be complete.
-    rows: Option<Arc<LentRows>>,
-    begun: Event,
-    /// The upload is complete: kernels may read the chunk.
+    /// What is known of its source.
+    source: T,
+    /// The upload is complete: kernels may read it.
     uploaded: Event,
-    /// Whether the upload's times were not reported yet.
-    is_news: bool,
-    /// The kernels that read the chunk are done.
+    /// The kernels that read it are done.
     released: Event,
 }
 
-impl Chunk {
-    fn new(context: &Arc<Context>, bytes: usize, what: &str) -> Result<Self, DeviceError> {
-        Ok(Self {
-            memory: DeviceMemory::new(context, bytes, what)?,
-            rows: None,
-            begun: Event::timed(context)?,
-            uploaded: Event::timed(context)?,
-            is_news: false,
-            released: Event::plain(context)?,
-        })
+/// Two of them, which are filled in turns.
+struct Slots<T> {
+    both: Option<[Slot<T>; 2]>,
+    current: usize,
+}
+
+impl<T> Default for Slots<T> {
+    fn default() -> Self {
+        Self { both: None, current: 0 }
+    }
+}
+
+impl<T> Slots<T> {
+    fn bytes(&self) -> usize {
+        self.both.iter().flatten().map(|slot| slot.memory.bytes).sum()
     }
 
+    /// The one that steps read.
+    fn current(&mut self) -> Option<&mut Slot<T>> {
+        self.both.as_mut().map(|both| &mut both[self.current])
+    }
+
+    fn at(&self) -> Option<u64> {
+        self.both.as_ref().map(|both| both[self.current].memory.at)
+    }
+
+    /// The other one, which `copies` may fill with `bytes` from now on: its last upload is complete. Both have `room` bytes from
+    /// the first call on, since queued steps may read memory that later ones would replace.
+    fn next(
+        &mut self,
+        gpu: &GpuContext,
+        (copies, what): (&Stream, &str),
+        [bytes, room]: [usize; 2],
+        source: impl Fn() -> Result<T, DeviceError>,
+    ) -> Result<&mut Slot<T>, DeviceError> {
+        let slot = || {
+            Ok(Slot {
+                memory: DeviceMemory::new(&gpu.context, room, what)?,
+                source: source()?,
+                uploaded: Event::timed(&gpu.context)?,
+                released: Event::plain(&gpu.context)?,
+            })
+        };
+        let both = match &mut self.both {
+            Some(both) => both,
+            none => none.insert([slot()?, slot()?]),
+        };
+        both[self.current].released.record(&gpu.stream)?;
+        let next = &mut both[1 - self.current];
+        gpu.until(&next.uploaded, || format!("uploading {what}"))?;
+        if next.memory.bytes < bytes {
+            let what = format!("{what} of {bytes} bytes, more than the first had room for");
+            return Err(misfit(&gpu.context.name, what));
+        }
+        copies.follow(&next.released)?;
+        Ok(next)
+    }
+
+    /// Makes later work in the stream of steps read what `copies` has uploaded.
+    fn turn(&mut self, gpu: &GpuContext, copies: &Stream) -> Result<(), DeviceError> {
+        self.current = 1 - self.current;
+        let Some(current) = self.current() else { return Ok(()) };
+        current.uploaded.record(copies)?;
+        gpu.stream.follow(&current.uploaded)
+    }
+}
+
+struct Chunk {
+    /// The rows on the host, until their upload is known to be complete.
+    rows: Option<Arc<LentRows>>,
+    begun: Event,
+    /// Whether the upload's times were not reported yet.
+    is_news: bool,
+}
+
+impl Slot<Chunk> {
     /// Start and end of its last upload, returned only once; the upload must be complete. Lets go of the rows on the host.
     fn reported(&mut self, in_flight: &InFlightQueue) -> Result<Option<[Instant; 2]>, DeviceError> {
-        self.rows = None;
-        if !std::mem::take(&mut self.is_news) {
+        self.source.rows = None;
+        if !std::mem::take(&mut self.source.is_news) {
             return Ok(None);
         }
-        Ok(Some([in_flight.instant(&self.begun)?, in_flight.instant(&self.uploaded)?]))
+        Ok(Some([in_flight.instant(&self.source.begun)?, in_flight.instant(&self.uploaded)?]))
     }
 }
 
@@ -60,20 +121,17 @@ impl Chunk {
 pub struct InputBuffer {
     /// Those that were bound; steps read the last, and queued ones may read the others.
     whole: Vec<Rows>,
-    chunks: [Option<Chunk>; 2],
-    current: usize,
+    chunks: Slots<Chunk>,
 }
 
 impl InputBuffer {
     /// The address of the rows; 0 before any were bound.
     pub fn at(&self) -> u64 {
-        let chunk = self.chunks[self.current].as_ref().map(|c| c.memory.at);
-        chunk.or_else(|| self.whole.last().map(|rows| rows.at)).unwrap_or(0)
+        self.chunks.at().or_else(|| self.whole.last().map(|rows| rows.at)).unwrap_or(0)
     }
 
     pub fn bytes(&self) -> usize {
-        let chunks = self.chunks.iter().flatten().map(|chunk| chunk.memory.bytes);
-        chunks.sum::<usize>() + self.whole.iter().map(|rows| rows.bytes).sum::<usize>()
+        self.chunks.bytes() + self.whole.iter().map(|rows| rows.bytes).sum::<usize>()
     }
 
     /// Binds all rows. Returns how long the host waited to upload them; `None` if they were there.
@@ -98,114 +156,60 @@ impl InputBuffer {
         rows: &Arc<LentRows>,
         what: &str,
     ) -> Result<Option<[Instant; 2]>, DeviceError> {
-        let (context, compute) = (&gpu.context, &gpu.stream);
-        let doing = || format!("uploading {what}");
-        if let Some(current) = &mut self.chunks[self.current] {
-            current.released.record(compute)?;
-            if current.uploaded.happened(doing)? {
-                current.rows = None;
-            }
+        if let Some(current) = self.chunks.current()
+            && current.uploaded.happened(|| format!("uploading {what}"))?
+        {
+            current.source.rows = None;
         }
-        let next = 1 - self.current;
-        let mut reported = None;
-        if let Some(chunk) = &mut self.chunks[next] {
-            // The upload of two chunks ago, which was complete long ago.
-            gpu.until(&chunk.uploaded, doing)?;
-            reported = chunk.reported(in_flight)?;
-            copies.follow(&chunk.released)?;
-        } else {
-            // Allocate both, for the largest chunk, so that none has to be allocated later.
-            for chunk in &mut self.chunks {
-                *chunk = Some(Chunk::new(context, 4 * rows.room(), what)?);
-            }
-        }
-        let Some(chunk) =
-            self.chunks[next].as_mut().filter(|chunk| size_of_val(&rows[..]) <= chunk.memory.bytes)
-        else {
-            return Err(misfit(&context.name, "a chunk that is larger than the one before"));
-        };
-        chunk.rows = Some(Arc::clone(rows));
-        chunk.begun.record(copies)?;
+        let room = [size_of_val(&rows[..]), 4 * rows.room()];
+        let source = || Ok(Chunk { rows: None, begun: Event::timed(&gpu.context)?, is_news: false });
+        let next = self.chunks.next(gpu, (copies, what), room, source)?;
+        let reported = next.reported(in_flight)?;
+        next.source.rows = Some(Arc::clone(rows));
+        next.source.begun.record(copies)?;
         // SAFETY: the slot holds the rows, and nobody writes them, until the copy is complete. They fit.
-        unsafe { copies.upload_from(chunk.memory.at, &rows[..])? };
-        chunk.uploaded.record(copies)?;
-        chunk.is_news = true;
-        compute.follow(&chunk.uploaded)?;
-        self.current = next;
+        unsafe { copies.upload_from(next.memory.at, &rows[..])? };
+        self.chunks.turn(gpu, copies)?;
+        self.chunks.current().into_iter().for_each(|current| current.source.is_news = true);
         Ok(reported)
     }
 
     /// Start and end of the uploads that are complete and were not reported yet, in order.
     pub fn reported(&mut self, in_flight: &InFlightQueue) -> Result<Vec<[Instant; 2]>, DeviceError> {
         let mut all = Vec::new();
-        for place in [1 - self.current, self.current] {
-            let Some(chunk) = &mut self.chunks[place] else { continue };
-            if chunk.is_news && chunk.uploaded.happened(|| "uploading rows".into())? {
-                all.extend(chunk.reported(in_flight)?);
+        let Slots { both: Some(both), current } = &mut self.chunks else { return Ok(all) };
+        for slot in [1 - *current, *current] {
+            let slot = &mut both[slot];
+            if slot.source.is_news && slot.uploaded.happened(|| "uploading rows".into())? {
+                all.extend(slot.reported(in_flight)?);
             }
         }
         Ok(all)
     }
 }
 
-/// One of two buffers for orders of rows.
-struct Order {
-    memory: DeviceMemory,
-    staging: Pinned,
-    uploaded: Event,
-    /// The steps that read it are complete.
-    released: Event,
-}
-
-impl Order {
-    fn new(context: &Arc<Context>, bytes: usize, what: &str) -> Result<Self, DeviceError> {
-        Ok(Self {
-            memory: DeviceMemory::new(context, bytes, what)?,
-            staging: Pinned::new(context, bytes, what)?,
-            uploaded: Event::plain(context)?,
-            released: Event::plain(context)?,
-        })
-    }
-}
-
 /// The orders of rows of some epochs, and those of the next ones.
 #[derive(Default)]
-pub struct OrderBuffer {
-    places: Option<[Order; 2]>,
-    current: usize,
-}
+pub struct OrderBuffer(Slots<Pinned>);
 
 impl OrderBuffer {
     pub fn at(&self) -> u64 {
-        self.places.as_ref().map_or(0, |places| places[self.current].memory.at)
+        self.0.at().unwrap_or(0)
     }
 
     pub fn bytes(&self) -> usize {
-        self.places.iter().flatten().map(|order| order.memory.bytes).sum()
+        self.0.bytes()
     }
 
     /// Uploads the order while steps that use the previous one run. Later ones find room if they fit its memory on the
     /// host.
     pub fn bind(&mut self, gpu: &GpuContext, copies: &Stream, order: &Vec<u32>) -> Result<(), DeviceError> {
-        let (context, compute) = (&gpu.context, &gpu.stream);
         let (bytes, room) = (size_of_val(&order[..]), size_of::<u32>() * order.capacity());
         let what = "the order of rows";
-        let places = match &mut self.places {
-            Some(places) => places,
-            none => none.insert([Order::new(context, room, what)?, Order::new(context, room, what)?]),
-        };
-        places[self.current].released.record(compute)?;
-        let next = &mut places[1 - self.current];
-        gpu.until(&next.uploaded, || format!("uploading {what}"))?;
-        if next.memory.bytes < bytes {
-            return Err(misfit(&context.name, "an order of more rows than the first had room for"));
-        }
-        copies.follow(&next.released)?;
-        next.staging.write(0, order);
-        copies.upload(next.memory.at, &next.staging, 0, bytes)?;
-        next.uploaded.record(copies)?;
-        compute.follow(&next.uploaded)?;
-        self.current = 1 - self.current;
-        Ok(())
+        let source = || Pinned::new(&gpu.context, room, what);
+        let next = self.0.next(gpu, (copies, what), [bytes, room], source)?;
+        next.source.write(0, order);
+        copies.upload(next.memory.at, &next.source, 0, bytes)?;
+        self.0.turn(gpu, copies)
     }
 }

@@ -19,7 +19,6 @@ const MOST_BYTES: usize = 4 << 20;
 /// One of two slots that are filled alternately.
 struct Slot {
     memory: Pinned,
-    bytes: usize,
     /// The device has read the slot.
     copied: Event,
 }
@@ -50,7 +49,8 @@ impl Staging {
             if let Some(place) = place {
                 waited += gpu.until(&place.copied, doing)?;
             }
-            if let Some(Slot { mut memory, mut copied, .. }) = place.take_if(|place| place.bytes < bytes) {
+            let is_small = |place: &mut Slot| place.memory.pointer(0, bytes).is_none();
+            if let Some(Slot { mut memory, mut copied }) = place.take_if(is_small) {
                 // Its copy is complete. To free it would take the driver a millisecond, and the next trial another to allocate it.
                 memory.own.leave();
                 copied.0.leave();
@@ -59,7 +59,6 @@ impl Staging {
                 Some(large_enough) => large_enough,
                 None => place.insert(Slot {
                     memory: Pinned::new(&gpu.context, bytes, "copies")?,
-                    bytes,
                     copied: Event::plain(&gpu.context)?,
                 }),
             };
