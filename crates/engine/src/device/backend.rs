@@ -1,9 +1,8 @@
 //! A backend: a device's memory for tensors, copies between memories, and single ops. Tensors and the lab use
 //! it; training runs whole programs through an executor instead.
 //!
-//! A [`Backend`] may work asynchronously: operations on one device run in order, and only [`Backend::read`]
-//! and [`Backend::synchronize`] must wait for them. A copy returns how much it moved, so that the caller can
-//! count it.
+//! A [`Backend`] may work asynchronously: operations on one device run in order, and only [`Backend::read`] and
+//! [`Backend::synchronize`] must wait for them. A copy returns how much it moved, so that the caller can count it.
 
 use std::any::Any;
 

@@ -9,8 +9,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use super::{Grain, Lane, Trace};
 use crate::{program::Phase, units::named};
 
-/// The longest time that a histogram distinguishes; longer times count as this, which affects only
-/// percentiles.
+/// The longest time that a histogram distinguishes; longer times count as this, which affects only percentiles.
 const LONGEST_NS: u64 = 3_600_000_000_000;
 
 named! {
@@ -64,8 +63,7 @@ impl Clock {
     /// A clock whose origin lies `earlier` in the past: the time of the run's parts before the last resume.
     pub fn after(earlier: Duration, grain: Grain) -> Self {
         let mut clock = Self::at(Instant::now(), grain);
-        // Allocate the histograms now: in a short run that would take a large share of the time and count
-        // under no phase.
+        // Allocate the histograms now: in a short run that would take a large share of the time and count under no phase.
         let of_steps: &[Phase] = match grain {
             Grain::Blocks => &[Phase::Step],
             Grain::Phases => &[Phase::Forward, Phase::Loss, Phase::Backward, Phase::Optimizer],

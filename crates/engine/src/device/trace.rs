@@ -75,8 +75,7 @@ impl Trace {
         &self.lanes[lane as usize]
     }
 
-    /// Adds a span; a lane's spans must come in the order of their ends. `steps` is set for a span of
-    /// complete steps.
+    /// Adds a span; a lane's spans must come in the order of their ends. `steps` is set for a span of complete steps.
     pub fn span(
         &mut self,
         lane: Lane,
@@ -102,8 +101,7 @@ impl LaneTrace {
             return;
         }
         self.window_ns = self.window_ns.max(WINDOW.as_nanos() as u64);
-        // On a device's lane a step comes after its phases and contains them, so only the step extends the
-        // window.
+        // On a device's lane a step comes after its phases and contains them, so only the step extends the window.
         self.parts_ns[span.phase as usize] += span.end_ns.saturating_sub(span.start_ns);
         if lane == Lane::Device && span.steps == 0 {
             return;

@@ -1,5 +1,4 @@
-//! The steps of an epoch, in blocks that run on the devices without the host, and what ends a run between two
-//! blocks.
+//! The steps of an epoch, in blocks that run on the devices without the host, and what ends a run between two blocks.
 
 use std::{io, time::Instant};
 

@@ -77,8 +77,7 @@ pub struct Stream {
     chunks: Receiver<io::Result<Chunk>>,
     /// Used buffers, to be filled again.
     spent: SyncSender<[Arc<Vec<f32>>; 2]>,
-    /// Whether a device computes on the chunk itself, as the CPU does, and releases it when it gets the next
-    /// one.
+    /// Whether a device computes on the chunk itself, as the CPU does, and releases it when it gets the next one.
     is_held: bool,
     /// The chunk that such a device holds, also between passes.
     held: Cell<Option<Chunk>>,

@@ -39,8 +39,7 @@ impl RowReader for Notify {
     }
 }
 
-/// The number of buffers used over `passes` passes of `chunks` chunks, if the reader is always as far
-/// ahead as possible.
+/// The number of buffers used over `passes` passes of `chunks` chunks, if the reader is always as far ahead as possible.
 fn buffers(chunks: usize, passes: usize, is_held: bool) -> usize {
     let reported = Arc::new(Notify::default());
     let stream = stream(&reported, chunks, is_held, Vec::new());

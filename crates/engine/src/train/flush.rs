@@ -22,8 +22,7 @@ impl TrainLoop<'_> {
         self.compare_replicas()
     }
 
-    /// Records the epoch's row, if the policy has one. The device's log may span epochs; the end of the run
-    /// flushes it.
+    /// Records the epoch's row, if the policy has one. The device's log may span epochs; the end of the run flushes it.
     pub(super) fn log_epoch(&mut self) -> Result<(), Halt> {
         match self.trial.spec.logging.policy {
             Policy::Immediate | Policy::Buffered => {}
@@ -66,8 +65,7 @@ impl TrainLoop<'_> {
         }
     }
 
-    /// After a device hangs: ends the run at the last step that was completed and records the rows up to
-    /// there.
+    /// After a device hangs: ends the run at the last step that was completed and records the rows up to there.
     pub(super) fn rescue(&mut self) -> Result<(), Halt> {
         self.settle(Purpose::Log)?;
         match self.metric_buffer.done() {
@@ -141,8 +139,7 @@ impl TrainLoop<'_> {
         Ok(())
     }
 
-    /// Collects the times of all steps so far and the first loss that is not finite. The wait counts as step
-    /// time.
+    /// Collects the times of all steps so far and the first loss that is not finite. The wait counts as step time.
     pub(super) fn settle(&mut self, purpose: Purpose) -> Result<Duration, Halt> {
         let ran = self.group.settle(purpose, &mut self.clock, &mut self.metric_buffer.ends)?;
         self.learn(ran)

@@ -1,8 +1,7 @@
 //! Reads rows that steps will fetch from a file into the operating system's file cache, ahead of the steps.
 //!
-//! A sample of the next rows shows whether reading them waits for a disk. If so, threads read all of them and
-//! drop the data, so that steps find them cached. If not, reading ahead would only take a core from the
-//! steps.
+//! A sample of the next rows shows whether reading them waits for a disk. If so, threads read all of them and drop the data, so
+//! that steps find them cached. If not, reading ahead would only take a core from the steps.
 
 use std::{
     io,

@@ -1,5 +1,4 @@
-//! A GPU as a backend: tensors are in its memory, and this project's kernels compute on them, in order on one
-//! stream.
+//! A GPU as a backend: tensors are in its memory, and this project's kernels compute on them, in order on one stream.
 
 use std::{any::Any, cell::Cell, collections::HashMap, ffi::c_void, time::Duration};
 
@@ -150,8 +149,7 @@ impl Backend for CudaBackend {
     fn write(&mut self, to: BufferId, from: &[f32]) -> Result<Moved, DeviceError> {
         let at = self.start(to, from.len())?;
         let before = self.wait_for_work("computing with what is written anew")?;
-        // SAFETY: the next statement waits for the stream, pinned or not; if that fails, the device no longer
-        // reads.
+        // SAFETY: the next statement waits for the stream, pinned or not; if that fails, the device no longer reads.
         unsafe { self.gpu.stream.upload_from(at, from)? };
         let wait = before + self.wait("copying to it")?;
         Ok(Moved::AfterWait { bytes: size_of_val(from) as u64, wait })
@@ -186,8 +184,7 @@ impl Backend for CudaBackend {
         let Some(peer) = peer.as_any().downcast_mut::<Self>() else { return Err(unknown(self.name())) };
         let len = peer.len(from)?;
         let (target, source) = (self.start(to, len)?, peer.start(from, len)?);
-        // The peer's stream may still be writing the source, which may also be freed or overwritten once this
-        // returns.
+        // The peer's stream may still be writing the source, which may also be freed or overwritten once this returns.
         let before = peer.wait("computing what is copied from it")?;
         self.gpu.context.enter()?;
         self.gpu.stream.copy_between(target, &self.gpu.context, source, &peer.gpu.context, 4 * len)?;

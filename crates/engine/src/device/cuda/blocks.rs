@@ -1,5 +1,4 @@
-//! Queues blocks of steps: uploads the counters that kernels read, then uses the engine or launches
-//! instructions singly.
+//! Queues blocks of steps: uploads the counters that kernels read, then uses the engine or launches instructions singly.
 
 use std::time::Instant;
 

@@ -49,8 +49,7 @@ pub struct CudaExecutor {
 }
 
 impl CudaExecutor {
-    /// Starts a thread that notices a driver call that does not return; `stuck` gets the error, on that
-    /// thread.
+    /// Starts a thread that notices a driver call that does not return; `stuck` gets the error, on that thread.
     pub fn watched(mut self, stuck: impl FnOnce(DeviceError) + Send + 'static) -> Result<Self, DeviceError> {
         let context = &self.gpu.context;
         let (name, heartbeat) = (context.name.clone(), Arc::clone(&context.heartbeat));
@@ -109,8 +108,7 @@ impl Executor for CudaExecutor {
             return Ok(());
         }
         let _inside = self.enter()?;
-        // NCCL connects the GPUs during the first sums. Run them here, so that no capture and no timed step
-        // includes that.
+        // NCCL connects the GPUs during the first sums. Run them here, so that no capture and no timed step includes that.
         self.train.sum_zeros(&self.gpu)?;
         self.progress.in_flight.anchor(&self.gpu, "connecting the GPUs")?;
         self.train.load(&self.gpu)?;
@@ -182,8 +180,7 @@ impl Executor for CudaExecutor {
             return Ok(Moved::AfterWait { bytes, wait });
         }
         let address = self.address(from)?;
-        // A copy to pageable memory blocks inside the driver until all earlier work is done, so wait for the
-        // steps here.
+        // A copy to pageable memory blocks inside the driver until all earlier work is done, so wait for the steps here.
         let mut wait = self.progress.wait(&self.gpu, "reading its memory")?;
         // SAFETY: the next statement waits for the stream; if that fails, the device no longer writes.
         unsafe { self.gpu.stream.download_into(to, address)? };

@@ -1,5 +1,4 @@
-//! What the host knows about a GPU's steps: which blocks are complete, their times, and how long it waited
-//! for them.
+//! What the host knows about a GPU's steps: which blocks are complete, their times, and how long it waited for them.
 
 use std::time::{Duration, Instant};
 

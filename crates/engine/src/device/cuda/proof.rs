@@ -1,6 +1,5 @@
-//! The test of a compiled step before its use: it and the interpreter run the same steps from the same state,
-//! and must agree as closely as runs on two devices must. So if the generated code is wrong on a GPU, that
-//! costs time but no result.
+//! The test of a compiled step before its use: it and the interpreter run the same steps from the same state, and must agree as
+//! closely as runs on two devices must. So if the generated code is wrong on a GPU, that costs time but no result.
 
 use super::engines::Outcome;
 use crate::{

@@ -102,8 +102,7 @@ impl DeviceGroup {
         buffer: BufferId,
         rows: &[ChunkRows],
     ) -> Result<(), DeviceError> {
-        // Each device takes its rows out of the list, so that they are freed as soon as it no longer needs
-        // them.
+        // Each device takes its rows out of the list, so that they are freed as soon as it no longer needs them.
         let each: Vec<_> = rows.iter().map(|rows| Mutex::new(Some(rows.clone()))).collect();
         let bind = move |rank: &mut Rank| {
             let own = each.get(rank.index).and_then(|rows| rows.lock().ok()?.take());
@@ -155,8 +154,7 @@ impl DeviceGroup {
         self.first(move |rank| rank.device.upload(purpose, |e| e.write_sums(Accumulator::Epoch, &from)))
     }
 
-    /// Reads from the first device, since all hold the same, into the memory of `to`. On failure `to` is
-    /// empty.
+    /// Reads from the first device, since all hold the same, into the memory of `to`. On failure `to` is empty.
     pub fn read(&mut self, purpose: Purpose, from: Slice, to: &mut Vec<f32>) -> Result<(), DeviceError> {
         let room = Mutex::new(std::mem::take(to));
         *to = self.first(move |rank| {
@@ -167,8 +165,7 @@ impl DeviceGroup {
         Ok(())
     }
 
-    /// Reads each device's rows of a batch, in the order of the batch; `first[i]` is the first row of device
-    /// `i`.
+    /// Reads each device's rows of a batch, in the order of the batch; `first[i]` is the first row of device `i`.
     pub fn read_rows(
         &mut self,
         purpose: Purpose,

@@ -192,8 +192,7 @@ fn spawn(mut rank: Rank, answers: Sender<(u64, usize, Answer)>, abort: Abort) ->
         // However this thread ends, the guard aborts, so that no other device waits for it.
         let guard = abort.guard();
         while let Ok((asked, command)) = received.recv() {
-            // Unwind safety: after a panic only the rank's times and counts are read, which are valid at any
-            // moment.
+            // Unwind safety: after a panic only the rank's times and counts are read, which are valid at any moment.
             let answer = catch_unwind(AssertUnwindSafe(|| command(&mut rank)));
             // Free what the command holds before the answer arrives.
             drop(command);

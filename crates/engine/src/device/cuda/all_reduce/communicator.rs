@@ -74,8 +74,7 @@ impl Shared {
             // If no thread can be started, the communicator remains until the process ends.
             let _ = thread::Builder::new().name("nccl-abort".into()).spawn(move || {
                 if let Some(Owned(handle)) = shared.taken() {
-                    // SAFETY: the handle is alive and taken only once. An error could not be handled any
-                    // more.
+                    // SAFETY: the handle is alive and taken only once. An error could not be handled any more.
                     unsafe { (shared.nccl.functions.ncclCommAbort)(handle) };
                 }
                 shared.over.store(true, Ordering::Release);
@@ -96,8 +95,7 @@ impl Drop for Shared {
         let Some(Owned(handle)) = self.taken().filter(|_| alive) else { return };
         let f = &self.nccl.functions;
         let mut status = 0;
-        // SAFETY: the handle is alive and taken only once; the pointer is to a live local. The same holds
-        // below.
+        // SAFETY: the handle is alive and taken only once; the pointer is to a live local. The same holds below.
         let asked = || match unsafe { (f.ncclCommGetAsyncError)(handle, &raw mut status) } {
             0 => status != IN_PROGRESS,
             _ => true,
@@ -238,8 +236,7 @@ impl Communicator {
         self.0.limit
     }
 
-    /// How long its end is waited for after its sums were ended. Where a process is gone, the library may wait for the
-    /// network.
+    /// How long its end is waited for after its sums were ended. Where a process is gone, the library may wait for the network.
     pub fn grace(&self) -> Duration {
         if self.0.verdict().is_some() { wait::GRACE } else { self.0.limit }
     }
@@ -378,9 +375,8 @@ impl Nccl {
                 said = CUDA_FAILED;
                 break;
             }
-            // SAFETY: the pointers are to live locals, which the library does not keep (versions before
-            // [`OLDEST`] filled in the handle later, from a thread of their own); the context is current on
-            // this thread.
+            // SAFETY: the pointers are to live locals, which the library does not keep (versions before [`OLDEST`] filled in
+            // the handle later, from a thread of their own); the context is current on this thread.
             let status =
                 unsafe { (f.ncclCommInitRankConfig)(&raw mut handle, count, *id, rank, &raw mut config) };
             if !matches!(status, 0 | IN_PROGRESS) {

@@ -32,8 +32,7 @@ use crate::{
 pub const MOST_PEERS: usize = 8;
 
 const THREADS: u32 = 256;
-/// The most blocks of a sum. vLLM found about 36 to be best, with twice the threads
-/// (csrc/custom_all_reduce.cuh).
+/// The most blocks of a sum. vLLM found about 36 to be best, with twice the threads (csrc/custom_all_reduce.cuh).
 const MOST_BLOCKS: usize = 32;
 /// `STOPPED` of kernels/peer.cu.
 const STOPPED: u64 = 0xff;
@@ -76,8 +75,7 @@ unsafe impl Sync for Words {}
 impl Words {
     fn get(&self, number: usize) -> Option<&AtomicU64> {
         let at = self.0.pointer(number * WORD, WORD)?;
-        // SAFETY: within the allocation, aligned since that is page-aligned, and never accessed in any other
-        // way.
+        // SAFETY: within the allocation, aligned since that is page-aligned, and never accessed in any other way.
         Some(unsafe { AtomicU64::from_ptr(at.cast()) })
     }
 

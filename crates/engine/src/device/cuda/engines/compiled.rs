@@ -67,8 +67,7 @@ impl Compiled {
     ) -> Result<(), DeviceError> {
         let ahead = self.ahead.as_ref().map_or(0, |ahead| ahead.at);
         let arguments = arguments![arena, run, gpu.barrier.at, ahead, count as i32];
-        // SAFETY: (float*, Run*, unsigned*, float*, int); the arena has the offsets with which the source was
-        // generated.
+        // SAFETY: (float*, Run*, unsigned*, float*, int); the arena has the offsets with which the source was generated.
         unsafe { launch(&gpu.context, &gpu.stream, self.function, self.shape, arguments, "a compiled step") }
     }
 }

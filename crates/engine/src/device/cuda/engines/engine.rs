@@ -1,5 +1,4 @@
-//! Four engines that use the same records: one persistent block, a cooperative grid, a captured graph, single
-//! launches.
+//! Four engines that use the same records: one persistent block, a cooperative grid, a captured graph, single launches.
 
 use std::ffi::c_void;
 

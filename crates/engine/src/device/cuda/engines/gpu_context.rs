@@ -28,8 +28,7 @@ pub enum QueuedSums {
 /// Fields are dropped in this order, each before what it uses.
 pub struct GpuContext {
     pub sums: Option<QueuedSums>,
-    /// Where NCCL sums, if some sums start during the backward pass: all of them, so that every GPU has them in one
-    /// order.
+    /// Where NCCL sums, if some sums start during the backward pass: all of them, so that every GPU has them in one order.
     pub side: Option<SideStream>,
     pub stream: Stream,
     /// Parameters and the intermediate results of steps.
@@ -106,8 +105,7 @@ impl GpuContext {
         self.context.heartbeat.allow(self.limit(), self.step);
     }
 
-    /// How long queued work may take. A wait for other GPUs has its own limit, after which it ends or is
-    /// ended.
+    /// How long queued work may take. A wait for other GPUs has its own limit, after which it ends or is ended.
     fn limit(&self) -> Duration {
         let sums = match &self.sums {
             Some(QueuedSums::Nccl(nccl)) => nccl.limit(),

@@ -84,8 +84,7 @@ impl LaunchKind {
         }
     }
 
-    /// The most kernels, events and waits that this launch queues: cuBLASLt may use an extra kernel to sum parts of a
-    /// product.
+    /// The most kernels, events and waits that this launch queues: cuBLASLt may use an extra kernel to sum parts of a product.
     fn queued(&self) -> usize {
         match self {
             Self::Kernel { .. } => 1,

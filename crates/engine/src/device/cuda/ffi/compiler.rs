@@ -43,8 +43,7 @@ pub struct Compiler {
 }
 
 impl Compiler {
-    /// Opens a compiler whose code a driver for CUDA `major` accepts, and which knows the architecture (such
-    /// as `90`).
+    /// Opens a compiler whose code a driver for CUDA `major` accepts, and which knows the architecture (such as `90`).
     ///
     /// # Errors
     /// One sentence on what was searched for and where, and how to get it.

@@ -66,8 +66,7 @@ impl Context {
         self.check(self.primary.enter(), || "taking it".into())
     }
 
-    /// Like [`Self::enter`], before freeing something. Returns false if freeing must be left to the end of
-    /// the process.
+    /// Like [`Self::enter`], before freeing something. Returns false if freeing must be left to the end of the process.
     pub fn enter_to_free(&self) -> bool {
         !self.primary.is_given_up() && self.enter().is_ok()
     }

@@ -175,8 +175,7 @@ fn places() -> Vec<SearchPath> {
     places
 }
 
-/// Where the wheels of CUDA 12 (`nvidia/cuda_nvrtc/lib`) and of CUDA 13 (`nvidia/cu13/lib`) put their
-/// libraries.
+/// Where the wheels of CUDA 12 (`nvidia/cuda_nvrtc/lib`) and of CUDA 13 (`nvidia/cu13/lib`) put their libraries.
 fn environment_folders(root: &Path) -> Vec<PathBuf> {
     let entries = |folder: PathBuf| {
         let mut paths: Vec<PathBuf> =

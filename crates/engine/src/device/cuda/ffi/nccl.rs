@@ -31,8 +31,7 @@ functions! {
 
 pub const FLOAT32: i32 = 7;
 pub const SUM: i32 = 0;
-/// The oldest version with non-blocking communicators. Its sums can also be captured in graphs (possible
-/// since 2.9).
+/// The oldest version with non-blocking communicators. Its sums can also be captured in graphs (possible since 2.9).
 const OLDEST: (i32, i32) = (2, 18);
 /// `ncclInProgress`: not an error.
 pub const IN_PROGRESS: i32 = 7;

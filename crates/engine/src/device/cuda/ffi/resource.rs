@@ -1,7 +1,6 @@
 //! What the driver gives: memory, streams, events. What ended trials leave of it waits here for the next ones.
 
-/// The largest block that is left: other processes may want the memory, and allocation is a small part of a large trial's
-/// time.
+/// The largest block that is left: other processes may want the memory, and allocation is a small part of a large trial's time.
 const MOST_BYTES: usize = 64 << 20;
 
 /// The most bytes that are left in all, of device memory and of pinned memory each.

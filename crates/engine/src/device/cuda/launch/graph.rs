@@ -1,5 +1,4 @@
-//! Steps as a CUDA graph, captured once and replayed unchanged: everything that changes between steps is in
-//! device memory.
+//! Steps as a CUDA graph, captured once and replayed unchanged: everything that changes between steps is in device memory.
 
 use std::{ptr, sync::Arc};
 
@@ -32,8 +31,7 @@ impl Graph {
         context.check(unsafe { (driver.cuStreamBeginCapture_v2)(stream.handle(), THREAD_LOCAL) }, doing)?;
         let queued = queue();
         let mut graph = ptr::null_mut();
-        // SAFETY: as above; the pointer is to a live local. Called even after an error, so that the capture
-        // ends.
+        // SAFETY: as above; the pointer is to a live local. Called even after an error, so that the capture ends.
         let ended = unsafe { (driver.cuStreamEndCapture)(stream.handle(), &raw mut graph) };
         if queued.is_err() && !graph.is_null() {
             // SAFETY: the capture created it, and it is not needed.

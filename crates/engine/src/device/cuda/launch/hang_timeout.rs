@@ -1,6 +1,5 @@
-//! How long a GPU's work may take before the GPU counts as hanging; derived from the work's cost and from the
-//! GPU's speed so far. A limit that is too long costs minutes when a GPU hangs; one that is too short kills a
-//! healthy run.
+//! How long a GPU's work may take before the GPU counts as hanging; derived from the work's cost and from the GPU's speed so
+//! far. A limit that is too long costs minutes when a GPU hangs; one that is too short kills a healthy run.
 
 use std::time::Duration;
 
@@ -14,8 +13,7 @@ pub const LEAST: Duration = Duration::from_secs(120);
 const SLOWEST_PER_S: f64 = 1e9;
 /// Worst-case seconds of a launch.
 const SLOWEST_LAUNCH_S: f64 = 1e-3;
-/// A block may take this many times the slowest block so far: others may use the GPU, and it may be
-/// throttled.
+/// A block may take this many times the slowest block so far: others may use the GPU, and it may be throttled.
 const SLACK: f64 = 100.0;
 /// The longest wait, in seconds.
 pub const MOST_S: f64 = 30.0 * 24.0 * 3600.0;

@@ -1,10 +1,8 @@
-//! Detects a driver call that never returns. Neither the call nor its thread can be ended, so another thread
-//! has to notice.
+//! Detects a driver call that never returns. Neither the call nor its thread can be ended, so another thread has to notice.
 //!
-//! Every driver call and every turn of a wait increments a counter, without reading a clock. The watch thread
-//! checks from time to time whether the counter still rises while the host may be inside a call. Its limit is
-//! the same as for the queued work ([`super::hang_timeout::HangTimeout`]), since a call may wait until there
-//! is room in a queue.
+//! Every driver call and every turn of a wait increments a counter, without reading a clock. The watch thread checks from time
+//! to time whether the counter still rises while the host may be inside a call. Its limit is the same as for the queued work
+//! ([`super::hang_timeout::HangTimeout`]), since a call may wait until there is room in a queue.
 
 use std::{
     sync::{

@@ -1,8 +1,7 @@
 //! The blocks on the device: one runs, another is queued after it, and never more.
 //!
-//! Each block has a slot of pinned memory, from which its counters and learning rates are uploaded, and
-//! events for its start and end. The host does not wait for a block: it polls, and learns the block's times
-//! when it next queues something.
+//! Each block has a slot of pinned memory, from which its counters and learning rates are uploaded, and events for its start
+//! and end. The host does not wait for a block: it polls, and learns the block's times when it next queues something.
 
 use std::{
     sync::Arc,

@@ -41,8 +41,7 @@ pub fn shape(record: &Record, multiprocessors: u32) -> Shape {
     record.kind().size(record, multiprocessors).into()
 }
 
-/// Whether an op is a product that the library does faster than this project's kernels: large, and without a
-/// fused update.
+/// Whether an op is a product that the library does faster than this project's kernels: large, and without a fused update.
 pub fn is_large_product(record: &Record) -> bool {
     let shape = [record.rows, record.inputs, record.outputs].map(|n| usize::try_from(n).unwrap_or(0));
     matches!(record.kind(), Kind::Linear | Kind::InputGradient | Kind::WeightGradient)

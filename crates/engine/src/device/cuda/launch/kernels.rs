@@ -247,8 +247,7 @@ static CODE: Mutex<Vec<Code>> = Mutex::new(Vec::new());
 /// Why the next process has to compile again what this one has compiled.
 static CACHE_TROUBLE: Mutex<Option<String>> = Mutex::new(None);
 
-/// The reason, if this process found that every process has to compile the kernels, which takes seconds.
-/// Returned only once.
+/// The reason, if this process found that every process has to compile the kernels, which takes seconds. Returned only once.
 pub fn cache_trouble() -> Option<String> {
     CACHE_TROUBLE.lock().unwrap_or_else(PoisonError::into_inner).take()
 }

@@ -52,8 +52,7 @@ impl Stream {
         unsafe { self.copy_in(to, from, bytes) }
     }
 
-    /// Copies any memory to the device. Memory that is not pinned is staged by the driver, which may wait for
-    /// that.
+    /// Copies any memory to the device. Memory that is not pinned is staged by the driver, which may wait for that.
     ///
     /// # Safety
     /// `from` must not change or be freed until the stream has been waited for.
@@ -63,8 +62,7 @@ impl Stream {
     }
 
     /// # Safety
-    /// The bytes at `from` must not change until the stream has been waited for; the caller must own as many
-    /// bytes at `to`.
+    /// The bytes at `from` must not change until the stream has been waited for; the caller must own as many bytes at `to`.
     unsafe fn copy_in(&self, to: u64, from: *const c_void, bytes: usize) -> Result<(), DeviceError> {
         if bytes == 0 {
             return Ok(());
@@ -91,16 +89,14 @@ impl Stream {
     }
 
     /// # Safety
-    /// Nobody else may use the bytes at `to` until the stream has been waited for; `from` must have as many
-    /// bytes.
+    /// Nobody else may use the bytes at `to` until the stream has been waited for; `from` must have as many bytes.
     unsafe fn copy_out(&self, to: *mut c_void, from: u64, bytes: usize) -> Result<(), DeviceError> {
         // SAFETY: guaranteed by the caller.
         let status = unsafe { (self.0.context.driver.cuMemcpyDtoHAsync_v2)(to, from, bytes, self.handle()) };
         self.0.context.check(status, || format!("copying {bytes} bytes from it"))
     }
 
-    /// Copies from another GPU's memory: directly if the GPUs can access each other, else the driver goes
-    /// through the host.
+    /// Copies from another GPU's memory: directly if the GPUs can access each other, else the driver goes through the host.
     pub fn copy_between(
         &self,
         to: u64,
@@ -152,8 +148,7 @@ impl Event {
         self.0.context.check(status, || "marking a stream".into())
     }
 
-    /// Whether the device has reached the event; errors of earlier work show here. To wait, use
-    /// [`super::wait`].
+    /// Whether the device has reached the event; errors of earlier work show here. To wait, use [`super::wait`].
     pub fn happened(&self, doing: impl FnOnce() -> String) -> Result<bool, DeviceError> {
         // SAFETY: the handle is alive.
         match unsafe { (self.0.context.driver.cuEventQuery)(self.handle()) } {

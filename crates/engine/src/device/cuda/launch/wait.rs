@@ -52,8 +52,7 @@ impl Wait<'_> {
         let begun = Instant::now();
         loop {
             self.context.heartbeat.beat();
-            // Read the clock before polling: a process that was suspended for long then polls once more when
-            // it continues.
+            // Read the clock before polling: a process that was suspended for long then polls once more when it continues.
             let waited = begun.elapsed();
             if waited < self.eager {
                 let next = waited + waited / PAUSE;

@@ -1,10 +1,9 @@
 //! Measures a GPU's speeds: large products with the same library calls as training, memory, launches, copies,
 //! waits, and the cost of an instruction in each engine.
 //!
-//! Times come from the device's events; only the time of a wait is from the host's clock. Each figure is the
-//! median of 15 rounds after a warm-up; the rounds' relative interquartile range is the GPU's noise. A cost
-//! that is a difference of two times counts once two measurements agree on it. Sizes grow until a round is
-//! long enough to time, so they fit any GPU.
+//! Times come from the device's events; only the time of a wait is from the host's clock. Each figure is the median of 15
+//! rounds after a warm-up; the rounds' relative interquartile range is the GPU's noise. A cost that is a difference of two
+//! times counts once two measurements agree on it. Sizes grow until a round is long enough to time, so they fit any GPU.
 
 mod engines;
 mod queue;
@@ -30,8 +29,7 @@ use queue::Bench;
 
 pub use sums::measure as measure_sums;
 
-/// Bytes per clock of a multiprocessor's shared memory: 32 banks of four bytes (CUDA C++ Programming Guide,
-/// Shared Memory).
+/// Bytes per clock of a multiprocessor's shared memory: 32 banks of four bytes (CUDA C++ Programming Guide, Shared Memory).
 const SHARED_BYTES_PER_CLOCK: f64 = 128.0;
 /// A round this long can be timed.
 const LONG_S: f64 = 1e-3;
@@ -149,9 +147,8 @@ fn memory(bench: &mut Bench, cache_bytes: usize) -> Result<f64, DeviceError> {
     }
 }
 
-/// Bytes per second of vector sums from the L2 cache: from the extra time of vectors that fill a quarter of
-/// it over shorter ones. A difference is used because a single sum in the cache takes less time than its
-/// launch.
+/// Bytes per second of vector sums from the L2 cache: from the extra time of vectors that fill a quarter of it over shorter
+/// ones. A difference is used because a single sum in the cache takes less time than its launch.
 fn cache(bench: &mut Bench, cache_bytes: usize) -> Result<f64, DeviceError> {
     let [few, many] = [16, 4].map(|part| (cache_bytes / part / 12).max(1 << 10));
     bench.take(3 * many)?;

@@ -23,8 +23,7 @@ pub const ENOUGH_S: f64 = 0.2;
 const ROUND_S: f64 = 1e-3;
 const MOST: usize = 4096;
 const WAITS: usize = 100;
-/// Number of values with which memory is filled. Not zeros: products of zeros take less power, so clocks
-/// would rise.
+/// Number of values with which memory is filled. Not zeros: products of zeros take less power, so clocks would rise.
 const VALUES: usize = 1 << 18;
 
 pub struct Bench {
@@ -101,8 +100,7 @@ impl Bench {
         self.end.seconds_after(&self.begin)
     }
 
-    /// Seconds of the work that `queue` puts into the stream, by the device's clock: the median of several
-    /// rounds.
+    /// Seconds of the work that `queue` puts into the stream, by the device's clock: the median of several rounds.
     pub fn seconds(&self, queue: impl Fn() -> Result<(), DeviceError>) -> Result<f64, DeviceError> {
         let stream = &self.gpu.stream;
         let round = |count: usize| -> Result<f64, DeviceError> {

@@ -25,9 +25,8 @@ const ROUNDS: usize = 5;
 /// The longest wait for the other GPUs.
 const LIMIT: Duration = Duration::from_secs(30);
 
-/// Measures all these GPUs together, with the methods that training uses: small sums with the peer kernel if
-/// the GPUs can access each other's memory, else with NCCL; large sums with NCCL if it is available. The
-/// slowest GPU counts.
+/// Measures all these GPUs together, with the methods that training uses: small sums with the peer kernel if the GPUs can
+/// access each other's memory, else with NCCL; large sums with NCCL if it is available. The slowest GPU counts.
 pub fn measure(gpus: &[Gpu]) -> Result<AllReduceRates, String> {
     let nccl = by_nccl(gpus);
     let peers = by_peers(gpus);
@@ -57,8 +56,7 @@ fn by_peers(gpus: &[Gpu]) -> Result<Figures, String> {
     measured(gpus, (ranks, &abort), most, |peers| QueuedSums::Peers(Box::new(peers)))
 }
 
-/// Every GPU allocates its memory before the first sum, since allocating may wait for a GPU that is inside a
-/// sum.
+/// Every GPU allocates its memory before the first sum, since allocating may wait for a GPU that is inside a sum.
 fn measured<W>(
     gpus: &[Gpu],
     (ranks, abort): (Vec<W>, &Abort),

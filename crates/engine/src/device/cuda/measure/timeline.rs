@@ -19,8 +19,7 @@ pub struct Timeline {
     /// Estimated time of a step.
     step: Duration,
     copies: Vec<(Lane, Phase, [Instant; 2])>,
-    /// The end of each lane so far. The two clocks only agree to some microseconds, but later spans must not
-    /// begin earlier.
+    /// The end of each lane so far. The two clocks only agree to some microseconds, but later spans must not begin earlier.
     ends: [Option<Instant>; Lane::OF_DEVICE.len()],
 }
 

@@ -1,5 +1,4 @@
-//! A data buffer on the device: all rows at once, or two chunks that alternate: one is in use while the other
-//! is uploaded.
+//! A data buffer on the device: all rows at once, or two chunks that alternate: one is in use while the other is uploaded.
 
 use std::{
     sync::Arc,
@@ -201,8 +200,7 @@ impl OrderBuffer {
         self.0.bytes()
     }
 
-    /// Uploads the order while steps that use the previous one run. Later ones find room if they fit its memory on the
-    /// host.
+    /// Uploads the order while steps that use the previous one run. Later ones find room if they fit its memory on the host.
     pub fn bind(&mut self, gpu: &GpuContext, copies: &Stream, order: &Vec<u32>) -> Result<(), DeviceError> {
         let (bytes, room) = (size_of_val(&order[..]), size_of::<u32>() * order.capacity());
         let what = "the order of rows";

@@ -30,8 +30,7 @@ pub struct Staging {
 }
 
 impl Staging {
-    /// Queues a copy to the device. `from` may change once this returns. Returns how long the host waited for
-    /// a slot.
+    /// Queues a copy to the device. `from` may change once this returns. Returns how long the host waited for a slot.
     pub fn upload<T: NoUninit>(
         &mut self,
         gpu: &GpuContext,

@@ -26,8 +26,7 @@ struct ProbeSetup {
 }
 
 impl PeerAllReduce {
-    /// Sums known values with the others, twice, so that both buffers are used; each rank runs on its own
-    /// thread.
+    /// Sums known values with the others, twice, so that both buffers are used; each rank runs on its own thread.
     fn probe(&self, setup: &mut ProbeSetup) -> Result<(), DeviceError> {
         let ProbeSetup { stream, memory, staging } = setup;
         let shared = &self.shared;
