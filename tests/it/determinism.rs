@@ -135,12 +135,15 @@ fn what_only_looks_changes_no_number() {
             "logging.system_every_s=0.01",
             "logging.tensorboard=true",
             "checkpoint.every_steps=2",
-            "trainer.monitor=validation.rmse",
             "-v",
             "--json",
         ] {
             assert!(result(&run(&[more])) == result(&plain), "{more}");
         }
+        // This adds a column.
+        let watched = run(&["trainer.monitor=validation.rmse"]);
+        assert_eq!(watched.metrics().column("loss"), plain.metrics().column("loss"));
+        assert!(tensors(&watched.model()) == tensors(&plain.model()));
         // On a busy machine measuring is refused, and no rates are stored.
         let measured = place.runner(&["devices", "--measure"]);
         assert!(measured.code == Some(0) || measured.stderr.contains("; measure again"), "{measured:?}");
