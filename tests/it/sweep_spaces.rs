@@ -166,7 +166,7 @@ fn each_point_of_a_sampler_runs_with_every_seed() {
     };
     insta::assert_snapshot!(refused(&["sweep.sampler=tpe"]), @r"
     error: `tpe` cannot learn from the axis `seed`: seeds of one point would compete
-    = hint: give it one value, and repeat the best trial afterwards
+    = hint: give it one value, and repeat the best trial afterwards: `runner TRIAL/spec.toml seed=1..6 name=repeats`
     ");
     insta::assert_snapshot!(refused(&["seed=int(0, 9)"]), @r"
     error: the axis `seed`: seeds are listed, not drawn
@@ -174,11 +174,33 @@ fn each_point_of_a_sampler_runs_with_every_seed() {
     ");
     insta::assert_snapshot!(refused(&["optimizer.sgd.lr=0.1", "data.batch_size=8"]), @r"
     error: a sampler draws the values of other keys than `seed`, and no other key varies
-    = hint: leave `sampler` and `trials` out, which runs every seed, or give other keys values
+    = hint: leave `sampler` and `trials` out, which runs all seeds, or give other keys values
     ");
     insta::assert_snapshot!(refused(&["sweep.when={ \"data.batch_size\" = { seed = 1 } }"]), @r"
     error: `sweep.when`: every point of a sampler runs with every `seed`
     = hint: leave `seed` out of the conditions
+    ");
+    // Nor is a fold: without all of them, the best point would be the one with the easiest rows.
+    let table =
+        ["~data.synthetic_regression", "data.csv={ path = \"a.csv\", target = \"y\" }", "data.folds=5"];
+    let of_table = |more: &[&'static str]| [&table, more].concat();
+    let with_folds: Vec<String> =
+        alone.iter().flat_map(|point| (0..5).map(move |fold| format!("{point} {fold}"))).collect();
+    assert_eq!(values(sweep, &of_table(&["seed=7", "data.fold=0..5"])), with_folds);
+    assert_eq!(values(sweep, &of_table(&["seed=0..2", "data.fold=0..5"])).len(), 20);
+    assert_eq!(values(sweep, &["seed=7", "model.init_seed=0..5"]), with_folds);
+    let folds = |more: &'static str| refused(&of_table(&["seed=7", "data.fold=0..5", more]));
+    insta::assert_snapshot!(folds("sweep.sampler=tpe"), @r"
+    error: `tpe` cannot learn from the axis `data.fold`: folds of one point would compete
+    = hint: give it one value and cross-validate the best trials afterwards (`runner TRIAL/spec.toml data.fold=0..5 name=folds`), or set another sampler
+    ");
+    insta::assert_snapshot!(folds("sweep.stop={ asha = {} }"), @r"
+    error: successive halving cannot judge the axis `data.fold`: folds of one point would compete
+    = hint: give it one value and cross-validate the best trials afterwards (`runner TRIAL/spec.toml data.fold=0..5 name=folds`), or leave `sweep.stop` out
+    ");
+    insta::assert_snapshot!(refused(&of_table(&["seed=7", "data.fold=int(0, 4)"])), @r"
+    error: the axis `data.fold`: folds are listed, not drawn
+    = hint: write `0..5`: every point runs with each of them
     ");
     // An unknown sampler is the only mistake: it may take distributions.
     insta::assert_snapshot!(refused(&["sweep.sampler=bayes"]), @r"

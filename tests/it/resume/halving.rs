@@ -365,7 +365,7 @@ fn what_cannot_be_judged_is_refused() {
     insta::assert_debug_snapshot!(refused(&["sweep.repeats=2", "sweep.repeat_seeds=false"]), @r#"
     [
         "error: `sweep.stop`: successive halving judges single trials",
-        "  = hint: leave `repeats` out, and repeat the best trial afterwards",
+        "  = hint: leave `repeats` out, and repeat the best trial afterwards: `runner TRIAL/spec.toml seed=1..6 name=repeats`",
     ]
     "#);
     insta::assert_debug_snapshot!(refused(&["trainer.validate_every_epochs=2"]), @r#"
@@ -377,7 +377,7 @@ fn what_cannot_be_judged_is_refused() {
     insta::assert_debug_snapshot!(refused(&["seed=0..3"]), @r#"
     [
         "error: successive halving cannot judge the axis `seed`: seeds of one point would compete",
-        "  = hint: give it one value, and repeat the best trial afterwards",
+        "  = hint: give it one value, and repeat the best trial afterwards: `runner TRIAL/spec.toml seed=1..6 name=repeats`",
     ]
     "#);
     insta::assert_debug_snapshot!(refused(&["data.synthetic_regression.validation_rows=0"]), @r#"

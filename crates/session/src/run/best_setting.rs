@@ -9,12 +9,10 @@ use std::{
 
 use super::cost::Cost;
 use crate::spec::Monitor;
+pub use crate::spec::SEEDS;
 
 /// The axis that numbers a sweep's repeats.
 pub const REPEAT: &str = "repeat";
-
-/// Keys that choose rows and random numbers; a setting is averaged over them.
-pub const SEEDS: [&str; 4] = ["seed", "data.fold", "model.init_seed", "data.shuffle_seed"];
 
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct BestSetting {

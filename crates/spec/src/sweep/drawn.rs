@@ -18,26 +18,28 @@ use super::{
     tpe::{EXPLORE, STARTUP, Tpe},
 };
 
-/// The axis that no sampler draws: each point runs with every seed.
-const SEED: &str = "seed";
+/// Keys that choose rows and random numbers. No sampler draws them: each point runs with every value, and a setting is averaged
+/// over them.
+pub const SEEDS: [&str; 4] = ["seed", "data.fold", "model.init_seed", "data.shuffle_seed"];
 
 impl Sweep {
-    /// The points that a sampler draws, and the seeds that each of them runs with.
+    /// The points that a sampler draws, and the seeds and folds that each of them runs with.
     pub(super) fn draw_blocks(
         &mut self,
-        mut grid: Vec<Axis>,
+        grid: Vec<Axis>,
         when: &Table,
         (sampler, trials, seed): (Sampler, usize, u64),
         problems: &mut Vec<Problem>,
     ) -> Vec<Block> {
         // `tpe` takes none: see `refuse_unlike`.
-        let place = grid.iter().position(|axis| sampler != Sampler::Tpe && axis.key.dotted() == SEED);
-        let seeds = place.map(|place| grid.remove(place));
-        if let Some(axis) = &seeds
-            && let Some([message, hint]) = misused(axis, &grid, when)
-        {
-            problems.push(Problem::new(axis.key.place(), message).hint(hint));
-            return Vec::new();
+        let is_seed = |axis: &Axis| sampler != Sampler::Tpe && SEEDS.contains(&axis.key.dotted().as_str());
+        let (seeds, grid): (Vec<Axis>, Vec<Axis>) = grid.into_iter().partition(is_seed);
+        let misuse = seeds.iter().find_map(|axis| Some((axis.key.place(), misused(axis, &grid, when)?)));
+        if let Some((place, [message, hint])) = misuse {
+            problems.push(Problem::new(place, message).hint(hint));
+            // What else is wrong with the spec is found with one value of each.
+            let one = (Sampler::Random, 1, seed);
+            return Block::drawn(seeds, &Conditions::NONE, one, problems).into_iter().collect();
         }
         let keys: Vec<&Key> = grid.iter().map(|axis| &axis.key).collect();
         let can_be = |axis: usize, value: &Value| grid[axis].space.can_be(value);
@@ -45,27 +47,32 @@ impl Sweep {
         let spaces = grid.iter().map(|axis| axis.space.clone()).collect();
         self.tpe = (sampler == Sampler::Tpe).then_some(Tpe { spaces, seed });
         let drawn = Block::drawn(grid, &self.conditions, (sampler, trials, seed), problems);
-        let seeds = seeds.and_then(|axis| Block::of_axis(axis, problems));
+        let seeds: Vec<Block> = seeds.into_iter().filter_map(|axis| Block::of_axis(axis, problems)).collect();
         drawn.into_iter().chain(seeds).collect()
     }
 
     /// Refuses axes that make the results of trials unlike each other.
     pub(super) fn refuse_unlike(&self, sampler: Sampler, problems: &mut Vec<Problem>) {
-        let (who, hint) = match (sampler, self.stop) {
-            (Sampler::Tpe, _) => ("`tpe` cannot learn from", "give it one value, or set another sampler"),
-            (_, Some(_)) => {
-                ("successive halving cannot judge", "give it one value, or leave `sweep.stop` out")
-            }
+        let (who, way_out) = match (sampler, self.stop) {
+            (Sampler::Tpe, _) => ("`tpe` cannot learn from", "or set another sampler"),
+            (_, Some(_)) => ("successive halving cannot judge", "or leave `sweep.stop` out"),
             _ => return,
         };
+        let hint = format!("give it one value, {way_out}");
+        let hint = hint.as_str();
+        let cross_validate = format!(
+            "give it one value and cross-validate the best trials afterwards (`runner TRIAL/spec.toml data.fold=0..5 name=folds`), \
+             {way_out}"
+        );
         let is_judged_by_loss = self.stop.is_none_or(|halving| halving.metric == Monitor::LOSS);
         let (learns, stops) = (sampler == Sampler::Tpe, self.stop.is_some());
         for key in self.keys() {
             let name = key.dotted();
             let (why, hint) = match name.as_str() {
-                SEED => (
+                "data.fold" => ("folds of one point would compete", cross_validate.as_str()),
+                name if SEEDS.contains(&name) => (
                     "seeds of one point would compete",
-                    "give it one value, and repeat the best trial afterwards",
+                    "give it one value, and repeat the best trial afterwards: `runner TRIAL/spec.toml seed=1..6 name=repeats`",
                 ),
                 "trainer.max_epochs" if learns && stops => {
                     ("trials of different lengths have different rungs", hint)
@@ -135,22 +142,26 @@ impl Sweep {
     }
 }
 
-/// What is wrong with an axis of seeds beside the axes that a sampler draws, and the way out.
-fn misused(seeds: &Axis, drawn: &[Axis], when: &Table) -> Option<[&'static str; 2]> {
-    let names_seed = |table: &Table| table.get(SEED).is_some();
-    let is_in_condition =
-        |entry: &Entry| matches!(&entry.node.value, Value::Table(table) if names_seed(table));
-    if !seeds.is_listed() {
-        let hint = "write `0..5`: every point runs with each of them";
-        return Some(["the axis `seed`: seeds are listed, not drawn", hint]);
+/// What is wrong with an axis of seeds or folds beside the axes that a sampler draws, and the way out.
+fn misused(own: &Axis, drawn: &[Axis], when: &Table) -> Option<[String; 2]> {
+    let name = own.key.dotted();
+    let noun = if name == "data.fold" { "folds" } else { "seeds" };
+    let names_it = |table: &Table| table.get(&name).is_some();
+    let is_in_condition = |entry: &Entry| matches!(&entry.node.value, Value::Table(table) if names_it(table));
+    if !own.is_listed() {
+        let message = format!("the axis `{name}`: {noun} are listed, not drawn");
+        return Some([message, "write `0..5`: every point runs with each of them".to_owned()]);
     }
     if drawn.is_empty() {
-        let hint = "leave `sampler` and `trials` out, which runs every seed, or give other keys values";
-        return Some(["a sampler draws the values of other keys than `seed`, and no other key varies", hint]);
+        let message =
+            format!("a sampler draws the values of other keys than `{name}`, and no other key varies");
+        let hint =
+            format!("leave `sampler` and `trials` out, which runs all {noun}, or give other keys values");
+        return Some([message, hint]);
     }
-    let is_conditional = names_seed(when) || when.entries.iter().any(is_in_condition);
-    is_conditional.then_some([
-        "`sweep.when`: every point of a sampler runs with every `seed`",
-        "leave `seed` out of the conditions",
-    ])
+    let is_conditional = names_it(when) || when.entries.iter().any(is_in_condition);
+    is_conditional.then(|| {
+        let message = format!("`sweep.when`: every point of a sampler runs with every `{name}`");
+        [message, format!("leave `{name}` out of the conditions")]
+    })
 }

@@ -19,6 +19,7 @@ mod space;
 mod stop;
 mod tpe;
 
+pub use drawn::SEEDS;
 pub use history::History;
 pub use point::Point;
 pub use sharing::GpuSharing;
@@ -309,7 +310,7 @@ fn refuse_repeats(t: &mut Fields<'_>, sampler: Sampler, repeats: u64) {
     if repeats == 1 {
         return;
     }
-    let hint = "leave `repeats` out, and repeat the best trial afterwards";
+    let hint = "leave `repeats` out, and repeat the best trial afterwards: `runner TRIAL/spec.toml seed=1..6 name=repeats`";
     if t.has("stop") {
         t.refuse("stop", &["repeats"], "successive halving judges single trials", hint);
     }
