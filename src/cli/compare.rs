@@ -62,7 +62,10 @@ fn compared(options: &CompareOptions) -> Result<Exit, ReportError> {
         let (own, base) = (read(second)?, read(first)?);
         let against = Against::new(&own, &base, &question)?;
         return Ok(print(&match options.export.and_then(ExportFormat::format) {
-            Some(format) => against.export(format),
+            Some(format) => {
+                against.warnings().iter().for_each(warn);
+                against.export(format)
+            }
             None => fit(&against.text(terminal_width())),
         }));
     }

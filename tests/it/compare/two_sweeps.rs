@@ -154,3 +154,92 @@ fn one_run_each_has_no_interval() {
     ");
     assert_eq!(ended.code, Some(0));
 }
+
+/// Adds lines to the spec and a column to the summary of each of the two trials of a sweep.
+fn add(runs: &Runs, name: &str, spec: &str, [column, value]: [&str; 2]) {
+    for trial in ["000", "001"] {
+        let read = |file: &str| fs::read_to_string(runs.path(&format!("{name}/S/{trial}/{file}"))).unwrap();
+        let (own, summary) = (read("spec.toml"), read("summary.csv"));
+        runs.write(&format!("{name}/S/{trial}/spec.toml"), &(own + spec));
+        let rows: Vec<String> =
+            summary.lines().zip([column, value]).map(|(line, more)| format!("{line},{more}\n")).collect();
+        runs.write(&format!("{name}/S/{trial}/summary.csv"), &rows.concat());
+    }
+}
+
+/// Values of other data, splits or weights are beside each other, but what they differ in is named.
+#[test]
+fn sweeps_of_other_tasks_are_said_to_be_so() {
+    let runs = Runs::new();
+    let names = ["a", "b", "c"].map(|name| {
+        learned(&runs, name, &[("0.1", "32", &[0.2]), ("0.01", "32", &[0.1])]);
+        runs.named(name)
+    });
+    let [a, b, c] = &names;
+    let data =
+        |split: &str| format!("[data]\nsplit = {{ validation = {split} }}\ncsv = {{ path = \"/x.csv\" }}\n");
+    add(&runs, "a", &data("0.2"), ["data_digest", "d1"]);
+    add(&runs, "b", &data("0.05"), ["data_digest", "d2"]);
+    add(&runs, "c", &(data("0.2") + "[trainer]\nmax_epochs = 3\n"), ["data_digest", "d1"]);
+    let ran = |more: &[&str]| Sandbox::new("").runner(&[&["compare"], more].concat());
+    insta::assert_snapshot!(runs.masked(&ran(&[a, b]).stdout), @r"
+    2 tasks, whose losses are not comparable: data.csv.validation_fraction, the data differ (first; second)
+
+    2 shared settings, validation loss: second better in 0, worse in 0, unclear in 2
+      first   RUNS/a/S
+              best #1 lr 0.01, 0.1000
+      second  RUNS/b/S
+              best #1 lr 0.01, 0.1000
+
+       lr  width  n   first  second  difference
+     0.01     32  1  0.1000  0.1000           0
+      0.1     32  1  0.2000  0.2000           0
+      one run each: no interval
+
+    differences of spec
+      data.csv.validation_fraction  0.2 (first)  0.05 (second)
+    ");
+    let exported = ran(&[a, b, "--export", "md"]);
+    let words = "2 tasks, whose losses are not comparable: data.csv.validation_fraction, the data differ (first; second)";
+    assert_eq!(exported.stderr, format!("warning: {words}\n"));
+    // One task, but other trainings.
+    let text = ran(&[a, c]).stdout;
+    assert!(text.starts_with("2 shared settings, validation loss: "), "{text}");
+    assert!(
+        text.ends_with("\ndifferences of spec\n  trainer.max_epochs  absent (first)  3 (second)\n"),
+        "{text}"
+    );
+}
+
+/// The metric of the second compares both; that is no choice to make silently.
+#[test]
+fn sweeps_that_are_judged_by_different_metrics_are_said_to_be_so() {
+    let runs = Runs::new();
+    let names = ["a", "b"].map(|name| {
+        learned(&runs, name, &[("0.1", "32", &[0.2]), ("0.01", "32", &[0.1])]);
+        add(&runs, name, "", ["final_validation_loss", "0.5"]);
+        runs.named(name)
+    });
+    let [a, b] = &names;
+    add(&runs, "a", "[trainer]\nmonitor = \"validation.auc\"\n", ["final_validation_auc", "0.75"]);
+    let ran = |more: &[&str]| Sandbox::new("").runner(&[&["compare"], more].concat());
+    insta::assert_snapshot!(runs.masked(&ran(&[a, b]).stdout), @r"
+    runs are judged by different metrics: validation auc (first), validation loss (second), by which both are compared; `--metric` names another
+
+    2 shared settings, validation loss: second better in 0, worse in 0, unclear in 2
+      first   RUNS/a/S
+              best #0 lr 0.1, 0.5000
+      second  RUNS/b/S
+              best #0 lr 0.1, 0.5000
+
+       lr  width  n   first  second  difference
+      0.1     32  1  0.5000  0.5000           0
+     0.01     32  1  0.5000  0.5000           0
+      one run each: no interval
+      validation loss of the last epoch: only some of the runs monitor it
+
+    differences of spec
+      trainer.monitor  validation.auc (first)  absent (second)
+    ");
+    assert!(!ran(&[a, b, "--metric", "loss"]).stdout.contains("judged by"));
+}

@@ -35,6 +35,20 @@ impl Comparison {
         Metric::new(name.unwrap_or(own.full_name()), &all)
     }
 
+    /// A sentence if the runs of `base` are judged by another metric than these, which they are compared by.
+    ///
+    /// # Errors
+    /// The runs of either are judged by different metrics.
+    pub(super) fn judged_apart_from(&self, base: &Self) -> Result<Option<String>, ReportError> {
+        let [first, second] = [base.metric(None)?.name, self.metric(None)?.name];
+        Ok((first != second).then(|| {
+            format!(
+                "runs are judged by different metrics: {first} (first), {second} (second), by which both are compared; \
+                 `--metric` names another"
+            )
+        }))
+    }
+
     /// A ranking for each task; if its runs monitor different metrics, one for each of these.
     pub(super) fn rankings(&self, question: &Question) -> Result<Vec<Ranking>, ReportError> {
         let tasks = self.tasks.places(self.runs.len());

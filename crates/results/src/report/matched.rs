@@ -5,6 +5,7 @@ use std::collections::{HashMap, HashSet};
 use super::{
     ReportError,
     answer::{more, p_value},
+    apart::{Apart, SWEEPS},
     comparison::Comparison,
     difference_of_means::{ALPHA, MeanDifference},
     export::{Format, written},
@@ -12,10 +13,12 @@ use super::{
     grouping::distinct,
     key::{Key, short},
     metric::Metric,
+    notes::last_epoch,
     order::{Direction, Question},
     ranking::{Candidate, Ranking},
     run::{REPEAT, Run, SEEDS},
     student::holm,
+    text::section,
 };
 use crate::{host::escape_line, units};
 
@@ -129,6 +132,9 @@ pub struct Against<'a> {
     p: Vec<Option<f64>>,
     /// Which of the pairs are shown, in what order.
     shown: Vec<usize>,
+    /// Sentences about what makes the two no fair comparison.
+    warnings: Vec<String>,
+    apart: Apart,
     base: &'a Comparison,
     own: &'a Comparison,
 }
@@ -138,11 +144,19 @@ impl<'a> Against<'a> {
     /// No run has the metric, no setting is shared, or the question orders by no column of the table.
     pub fn new(own: &'a Comparison, base: &'a Comparison, question: &Question) -> Result<Self, ReportError> {
         let metric = own.metric_against(base, question.metric.as_deref())?;
+        let judged_apart = match &question.metric {
+            Some(_) => None,
+            None => own.judged_apart_from(base)?,
+        };
         let matched = Matched::new(own, base, &metric, &[])?;
         let known: Vec<f64> = matched.pairs.iter().filter_map(|pair| pair.difference.p).collect();
         let mut corrected = holm(&known, known.len()).into_iter();
         let p = matched.pairs.iter().map(|pair| pair.difference.p.and_then(|_| corrected.next()));
-        let mut against = Self { p: p.collect(), shown: Vec::new(), matched, metric, base, own };
+        let p = p.collect();
+        let pairs: Vec<_> = matched.pairs.iter().map(|pair| [&pair.base, &pair.own]).collect();
+        let apart = Apart::new(&matched.keys, &pairs, [base, own]);
+        let warnings = apart.task.iter().cloned().chain(judged_apart).collect();
+        let mut against = Self { p, shown: Vec::new(), warnings, apart, matched, metric, base, own };
         against.shown = against.order(question)?;
         Ok(against)
     }
@@ -185,8 +199,10 @@ impl<'a> Against<'a> {
             };
             pairs.iter().zip(&self.p).filter(differs).count()
         };
-        let mut text = format!(
-            "{counted}, {}: second better in {}, worse in {}, unclear in {}\n",
+        let mut text: String = self.warnings.iter().map(|words| format!("{words}\n")).collect();
+        let space = if text.is_empty() { "" } else { "\n" };
+        text += &format!(
+            "{space}{counted}, {}: second better in {}, worse in {}, unclear in {}\n",
             self.metric.name,
             better(1.0),
             better(-1.0),
@@ -194,9 +210,9 @@ impl<'a> Against<'a> {
         );
         let of_base = pairs.iter().map(|pair| &pair.base).collect::<Vec<_>>();
         let of_own = pairs.iter().map(|pair| &pair.own).collect::<Vec<_>>();
-        for (name, group, shared) in [("first ", self.base, of_base), ("second", self.own, of_own)] {
+        for (name, (group, shared)) in SWEEPS.iter().zip([(self.base, of_base), (self.own, of_own)]) {
             let folders = distinct(group.runs.iter().filter_map(|run| run.sweep.as_deref())).join(", ");
-            text += &format!("  {name}  {}\n", escape_line(&folders));
+            text += &format!("  {name:<6}  {}\n", escape_line(&folders));
             text += &format!("          {}\n", unshared(group, &shared, &self.metric));
         }
         text += &format!("\n{}", grid::table(&self.columns(), keys.len(), width));
@@ -212,7 +228,14 @@ impl<'a> Against<'a> {
             Some(pair) if tested().next().is_none() => format!("  {}\n", pair.too_few()),
             _ => format!("  differences of means, {how} [95 %, Student]; p by Holm\n"),
         };
+        text += &last_epoch(&self.metric);
+        section(&mut text, "differences of spec", self.apart.spec.clone());
         text
+    }
+
+    /// Sentences about what makes the two no fair comparison; the text begins with them.
+    pub fn warnings(&self) -> &[String] {
+        &self.warnings
     }
 
     /// The table in a format of text.

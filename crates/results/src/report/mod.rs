@@ -2,6 +2,7 @@
 
 mod additive;
 mod answer;
+mod apart;
 mod best;
 mod cleaning;
 mod columns;

@@ -6,6 +6,7 @@ use super::{
     comparison::Comparison,
     configurations::STOPPED,
     grouping::distinct,
+    metric::Metric,
     ranking::{Candidate, Ranking},
     run::Run,
 };
@@ -14,11 +15,19 @@ use crate::units;
 /// A mean of this many values is almost normally distributed, even if the values are skewed.
 const MANY: usize = 30;
 
+/// Says that values are not those of the runs' best epochs; empty if they are.
+pub(super) fn last_epoch(metric: &Metric) -> String {
+    match metric.is_last {
+        true => format!("  {} of the last epoch: only some of the runs monitor it\n", metric.name),
+        false => String::new(),
+    }
+}
+
 /// Says which epoch the values are from.
 fn epoch(comparison: &Comparison, ranking: &Ranking) -> String {
     let metric = &ranking.metric;
     if metric.is_last {
-        return format!("  {} of the last epoch: only some of the runs monitor it\n", metric.name);
+        return last_epoch(metric);
     }
     let runs = || ranking.settings.iter().flat_map(|own| &own.places).map(|&place| &comparison.runs[place]);
     let has_best = |run: &&Run| run.at_best(metric.full_name()).is_some();

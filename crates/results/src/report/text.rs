@@ -153,7 +153,7 @@ fn difference_lines(differences: &[Difference]) -> Vec<(String, String)> {
 }
 
 /// Adds a heading with lines in two columns; adds nothing if there are no lines.
-fn section(text: &mut String, title: &str, mut lines: Vec<(String, String)>) {
+pub(super) fn section(text: &mut String, title: &str, mut lines: Vec<(String, String)>) {
     if lines.is_empty() {
         return;
     }
