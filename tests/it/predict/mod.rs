@@ -176,6 +176,31 @@ fn classes_are_those_of_the_peers() {
     assert_eq!(expected["confusion"].to_string(), "[[5,0,95],[16,7,334],[54,9,180]]");
 }
 
+/// The means over classes are then those of one class, as good as they look.
+#[test]
+fn rows_of_one_class_are_said_to_be_so() {
+    let model = Model::kind();
+    let is_small = |line: &&str| line.starts_with("kind,") || line.starts_with("small,");
+    let small: String = model.new_rows().split_inclusive('\n').filter(is_small).collect();
+    model.write("small.csv", small);
+    let ended = model.place.runner(&["evaluate", &model.run, "small.csv"]);
+    insta::assert_snapshot!(ended.stdout + &ended.stderr, @r"
+    rows         243
+    loss         0.8036  cross_entropy, as in training
+    accuracy     0.7407
+    f1           0.2837  mean over classes
+    f1_weighted  0.8511  by the rows of each class
+    precision    0.3333  mean over classes
+    recall       0.2469  mean over classes
+    auc          NaN  mean over classes, each against the rest
+    weights: best.safetensors, after epoch 1, step 3
+    warning: columns that the model does not use: `note`
+    warning: every row is `small`: auc needs rows of two classes, and f1, precision and recall say little
+    ");
+    let all = model.place.runner(&["evaluate", &model.run, "new.csv"]);
+    assert!(all.code == Some(0) && !all.stderr.contains("every row"), "{all:?}");
+}
+
 /// Gzipped, from standard input, without the target, without a final newline, with a byte order mark, with
 /// CRLF: the answer is the same.
 #[test]

@@ -93,6 +93,11 @@ fn evaluated(
             units::count(count as u64)
         ));
     }
+    if let Some(class) = only_class(&scores, &trained.data.class_names().unwrap_or_default()) {
+        warn(format!(
+            "every row is `{class}`: auc needs rows of two classes, and f1, precision and recall say little"
+        ));
+    }
     let mut metrics = vec![("loss".to_owned(), loss / count as f64)];
     if classifies {
         metrics.push(("accuracy".to_owned(), hits / count as f64));
@@ -104,6 +109,14 @@ fn evaluated(
     let how = if weighted { "without class weights" } else { "as in training" };
     let loss = format!("{}{scaled}, {how}", trained.spec.model.loss.name());
     Ok(Evaluation { rows: count, loss, metrics, scores })
+}
+
+/// The class of all rows, if there are several classes.
+fn only_class<'a>(scores: &Scores, names: &'a [String]) -> Option<&'a str> {
+    let Scores::Classes(all) = scores else { return None };
+    let mut rows = all.counts.chunks_exact(all.classes).zip(names);
+    let (_, name) = rows.by_ref().find(|(counts, _)| counts.iter().any(|count| *count > 0))?;
+    rows.all(|(counts, _)| counts.iter().all(|count| *count == 0)).then_some(name)
 }
 
 /// Names and values; with several targets, those of each target follow the means.
