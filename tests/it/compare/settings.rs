@@ -259,3 +259,24 @@ fn repeats_of_one_seed_are_told_to_take_others() {
         assert!(compared.stdout.contains(&words), "{ended:?} {compared:?}");
     }
 }
+
+/// A sweep that judges single trials takes no repeats. The command that is printed instead runs, beside the sweep.
+#[test]
+fn a_sweep_that_takes_no_repeats_names_a_command() {
+    let place = Sandbox::new(SPEC);
+    for more in [&["sweep.sampler=tpe", "sweep.trials=3"][..], &["sweep.stop={ asha = {} }"]] {
+        let lr = if more.len() > 1 { "loguniform(1e-3, 1e-1)" } else { "0.1,0.01" };
+        let ended = place.runner(&[&["spec.toml", &format!("optimizer.sgd.lr={lr}")], more].concat());
+        let doubt = "one seed each cannot tell whether that is more than luck\n";
+        // Of the two trials of the other sweep one was stopped.
+        assert_eq!(ended.stdout.contains(doubt), more.len() > 1, "{ended:?}");
+        let line = ended.stdout.lines().find_map(|line| line.strip_prefix("  repeat it with: runner "));
+        let words: Vec<&str> = line.unwrap_or_else(|| panic!("{ended:?}")).split(' ').collect();
+        assert_eq!(words[1..], ["seed=1..6", "name=lines-repeats"]);
+        let repeated = place.runner(&[&words[..], &["-q"]].concat());
+        assert_eq!(repeated.code, Some(0), "{repeated:?}");
+        assert!(repeated.stdout.starts_with("runs/lines-repeats/"), "{repeated:?}");
+        let compared = place.runner(&["compare", repeated.stdout.trim()]).stdout;
+        assert!(compared.contains(", n 5") && !compared.contains("repeat it with"), "{compared}");
+    }
+}

@@ -32,6 +32,7 @@ impl Comparison {
             let mut text = if rankings.len() > 1 { self.task_name(ranking) } else { String::new() };
             text += &self.verdict(ranking, width);
             text += &self.best_run(ranking);
+            text += &self.repeat_it(ranking);
             text += &self.better_stopped(ranking);
             text += &self.ranked_table(ranking, question, width)?;
             text += &notes(self, ranking);
@@ -101,10 +102,11 @@ impl Comparison {
                 setting.places.iter().filter(|&&place| self.runs[place].repeat().is_some()).count() > 1
             };
             let way_out = match ranking.settings.iter().any(is_repeated) {
-                true => "sweep.repeat_seeds=true",
-                false => "sweep.repeats=5",
+                _ if self.takes_no_repeats(&ranking.settings[0]) => "",
+                true => " (`sweep.repeat_seeds=true` can)",
+                false => " (`sweep.repeats=5` can)",
             };
-            return format!("one {each} each cannot tell whether that is more than luck (`{way_out}` can)");
+            return format!("one {each} each cannot tell whether that is more than luck{way_out}");
         }
         let named = |setting: &Candidate| self.numbered(&setting.places) + &apart(setting);
         let (tested, untested): (Vec<&Candidate>, Vec<&Candidate>) =

@@ -12,11 +12,11 @@ use super::{
     grid::Column,
     grouping::distinct,
     metric::Metric,
-    ranking::Ranking,
+    ranking::{Candidate, Ranking},
     run::{DAMAGED, DELETED, Run},
     sweep,
 };
-use crate::units;
+use crate::{host::escape_line, record::command_line, units};
 
 /// The best setting of a sweep's finished trials: the one with the best mean over its seeds, as `compare` ranks them.
 pub struct BestSetting {
@@ -123,6 +123,29 @@ impl Comparison {
         let [(metric, _)] = &Metric::declared(&self.runs, &all)[..] else { return None };
         let ranking = Ranking::sorted(self, &all, metric, &[]).ok()?;
         (self.task_difference().is_none() && !ranking.settings.is_empty()).then_some(ranking)
+    }
+
+    /// Whether the sweep of a setting judges single trials, so that `sweep.repeats` is refused.
+    pub(super) fn takes_no_repeats(&self, setting: &Candidate) -> bool {
+        let place = setting.places[0];
+        let learns = || self.sweep_spec(place).is_some_and(|sweep| sweep.get("sweep.sampler") == Some("tpe"));
+        let has_rungs = |folder: &str| Path::new(folder).join("rungs.csv").is_file();
+        self.runs[place].sweep.as_deref().is_some_and(has_rungs) || learns()
+    }
+
+    /// The command that repeats the best setting, where its sweep takes no repeats. The seed by which it was chosen is not among
+    /// its seeds, since that may have been luck; nor does its name put it among the runs of the sweep.
+    pub(super) fn repeat_it(&self, ranking: &Ranking) -> String {
+        let best = ranking.settings.first().filter(|best| best.samples.len() == 1);
+        let Some(best) = best.filter(|best| self.takes_no_repeats(best)) else { return String::new() };
+        let run = &self.runs[best.places[0]];
+        let seed = run.axis("seed").and_then(|seed| seed.parse::<u64>().ok()).unwrap_or(0);
+        let [spec, seeds, name] = [
+            format!("{}/spec.toml", run.path),
+            format!("seed={}..{}", seed + 1, seed + 6),
+            format!("name={}-repeats", run.axis("name").unwrap_or_default()),
+        ];
+        format!("  repeat it with: {}\n", escape_line(&command_line(["runner", &spec, &seeds, &name])))
     }
 
     /// `stopped #17 was better at its best epoch: 0.05890`: a trial that, as it turns out, successive halving

@@ -12,6 +12,7 @@ use super::{
     find,
     grouping::{distinct, grouped},
     lab::Findings,
+    leaves::Leaves,
     machines::Machine,
     parallel,
     run::{DAMAGED, DELETED, PLANNED, REPEAT, Run, SAME_AS},
@@ -140,6 +141,11 @@ impl Comparison {
     pub(super) fn originals(&self) -> HashMap<&Path, usize> {
         let ran = self.runs.iter().enumerate().rev().filter(|(_, run)| run.twin.is_none());
         ran.filter_map(|(place, run)| Some((run.folder.as_deref()?, place))).collect()
+    }
+
+    /// The spec of a run's sweep; `None` of a run alone, or where it cannot be read.
+    pub(super) fn sweep_spec(&self, place: usize) -> Option<Leaves> {
+        Leaves::read(&Path::new(self.runs[place].sweep.as_deref()?).join("sweep.toml")).ok()?
     }
 
     /// Whether the runs are about times: they differ in nothing that affects what is learned, except for the

@@ -10,7 +10,6 @@ use super::{
     differences::{is_inferred, is_of_record},
     grouping::{distinct, grouped},
     key::short,
-    leaves::Leaves,
     ranking::{Candidate, Ranking},
     run::{Run, SEEDS, mean},
     texts::Texts,
@@ -130,8 +129,8 @@ fn first_rung<'a>(comparison: &'a Comparison, ranking: &'a Ranking) -> Option<(S
     let sweeps = distinct(places().map(|place| runs[place].sweep.as_deref()));
     let [Some(folder)] = sweeps[..] else { return None };
     let file = csv_file::read(&Path::new(folder).join("rungs.csv")).ok()?;
-    let sweep = Leaves::read(&Path::new(folder).join("sweep.toml")).ok()??;
-    let first = &runs[places().next()?];
+    let place = places().next()?;
+    let (sweep, first) = (comparison.sweep_spec(place)?, &runs[place]);
     let metric = sweep.get("sweep.stop.asha.metric").unwrap_or(first.monitor());
     let [epochs, trial, value] = csv_lines::find_columns(&file.columns, ["epochs", "trial", "value"]).ok()?;
     let rung = file.rows.first()?.get(epochs)?.to_owned();
