@@ -202,6 +202,23 @@ fn a_sweep_does_not_go_on_over_other_data() {
     write(2);
     let ended = place.runner(&["run", "-q", "--resume", sweep.to_str().unwrap()]);
     assert_eq!((ended.code, statuses(&sweep)), (Some(0), vec!["finished".to_owned(); 3]));
+    // A job that runs every night begins anew, as a single run does, and finds either sweep again on its own data.
+    write(3);
+    let runs = sweep.ancestors().nth(2).unwrap().to_str().unwrap();
+    let words = ["run", "spec.toml", "-q", "--resume", "auto", "--runs-dir", runs];
+    let auto = [&words[..], &["optimizer.sgd.lr=0.1,0.01,0.001"]].concat();
+    let ended = place.runner(&auto);
+    let old = sweep.display().to_string();
+    let words =
+        format!("warning: a new sweep begins, since the data are not those that `{old}` was trained on\n");
+    assert_eq!((ended.code, ended.stderr), (Some(0), words));
+    let new = ended.stdout;
+    assert_ne!(new, format!("{old}\n"));
+    for (slope, folder) in [(3, new), (2, format!("{old}\n"))] {
+        write(slope);
+        let again = place.runner(&auto);
+        assert_eq!((again.code, again.stdout, again.stderr), (Some(0), folder, String::new()));
+    }
 }
 
 /// `-q` prints no table; reasons of earlier failures are printed nevertheless.

@@ -107,7 +107,12 @@ impl RunDir {
     }
 
     /// The newest folder made by [`RunDir::create`] with this name and tail for which `fits` is true.
-    pub fn newest(runs_dir: &Path, name: &str, tail: &str, fits: impl Fn(&Self) -> bool) -> Option<Self> {
+    pub fn newest(
+        runs_dir: &Path,
+        name: &str,
+        tail: &str,
+        mut fits: impl FnMut(&Self) -> bool,
+    ) -> Option<Self> {
         let has_tail = |folder: &Self| {
             let name = folder.name();
             let rest = name.split_once('-').and_then(|(_, rest)| rest.strip_prefix(tail));

@@ -9,7 +9,7 @@ use std::{
 use serde::Deserialize;
 
 use super::{
-    exit::{Exit, print_stderr},
+    exit::{Exit, print_stderr, warn},
     extension::{KnownTrials, trials_line},
     planned::{Planned, Resume, Role},
     prepare::Prepared,
@@ -34,9 +34,7 @@ pub(super) fn open<P: Planned>(
     let resumed = match &session.process.resume {
         Resume::No | Resume::Run(_) => None,
         Resume::Sweep(folder) => Some(folder.clone()),
-        Resume::Auto => {
-            RunDir::newest(&session.process.runs_dir, name, &tail, |folder| folder.file(SWEEP_FILE).is_file())
-        }
+        Resume::Auto => newest(session, &prepared[..experiment.known], (name, &tail)),
     };
     let folder = match resumed {
         Some(folder) => folder,
@@ -76,6 +74,29 @@ pub(super) fn open<P: Planned>(
     // What a killed writer of the table has left: while the table is ours, none of it is anybody's.
     claims.with_lock(SweepLock::Table, || false, || remove_remnants(folder.path())).map_err(unrecorded)?;
     Ok((folder, claims))
+}
+
+/// The newest sweep of these trials on their data. Where only one on other data is there, a warning names it.
+fn newest<P: Planned>(
+    session: &Session<'_, P>,
+    prepared: &[Prepared<P>],
+    (name, tail): (&str, &str),
+) -> Option<RunDir> {
+    let mut on_other = None;
+    let fits = |folder: &RunDir| {
+        let is_other = || on_other_data(&folder.trials(), prepared).is_some();
+        let is_sweep = folder.file(SWEEP_FILE).is_file();
+        if is_sweep && is_other() {
+            on_other.get_or_insert_with(|| folder.path().display().to_string());
+            return false;
+        }
+        is_sweep
+    };
+    let found = RunDir::newest(&session.process.runs_dir, name, tail, fits);
+    if let (None, Some(path)) = (&found, on_other) {
+        warn(format!("a new sweep begins, since the data are not those that `{path}` was trained on"));
+    }
+    found
 }
 
 /// Whether the trials that are planned are those of the folder, as its file says now, or it may be given more. Where not, this
