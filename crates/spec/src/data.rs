@@ -169,7 +169,8 @@ impl Data {
         }
         if t.has("split.validation") && self.folds.is_some() {
             let message = "`data.folds` says how many rows validate";
-            t.refuse("split", &["folds"], message, "leave `validation` out of it");
+            let hint = "leave it out; `~data.split.validation` deletes that of a file";
+            t.refuse("split.validation", &["folds"], message, hint);
         }
         if let Some(group) = self.source.group_key()
             && self.split.as_ref().is_some_and(|split| split.stratify)

@@ -217,22 +217,20 @@ impl<'a> Fields<'a> {
 
     /// Whether the spec sets a field; a dotted name leads into tables.
     pub fn has(&self, name: &str) -> bool {
-        let mut parts = name.split('.');
-        let field = parts.next().and_then(|first| self.entry(first));
-        let inner = |entry: &'a Entry, part: &str| entry.node.value.as_table()?.get(part);
-        field.and_then(|field| parts.try_fold(field, inner)).is_some()
+        self.entry(name).is_some()
     }
 
-    /// Rejects a field's value because of another field. Reported only if the field itself and `because`, the
-    /// fields of this table that the verdict depends on, have no problem of their own.
+    /// Rejects a field's value because of another field; a dotted name leads into tables. Reported only if the
+    /// field itself and `because`, the fields of this table that the verdict depends on, have no problem of
+    /// their own.
     pub fn refuse(&mut self, name: &str, because: &[&str], message: impl Into<String>, hint: &str) {
         let At::Node(table) = self.at else { return };
-        let path = self.reading.path_to(Some(name));
-        let sound = |n: &&str| self.reading.is_sound(&self.reading.path_to(Some(n)));
-        if !sound(&name) || !because.iter().all(sound) {
+        let above = self.reading.path_to(None);
+        let path_to = |name: &str| if above.is_empty() { name.to_owned() } else { format!("{above}.{name}") };
+        if [name].iter().chain(because).any(|name| !self.is_sound(&path_to(name))) {
             return;
         }
-        let span = self.entry(name).map_or(table.span, |e| e.node.span);
+        let (path, span) = (path_to(name), self.entry(name).map_or(table.span, |e| e.node.span));
         let problem = Problem::new(span.place(), format!("`{path}`: {}", message.into())).hint(hint);
         self.reading.report(path, problem);
     }
@@ -275,10 +273,13 @@ impl<'a> Fields<'a> {
     }
 
     fn entry(&self, name: &str) -> Option<&'a Entry> {
-        match &self.at {
-            At::Node(Node { value: Value::Table(table), .. }) => table.get(name),
+        let At::Node(Node { value: Value::Table(table), .. }) = &self.at else { return None };
+        let mut parts = name.split('.');
+        let field = table.get(parts.next()?)?;
+        parts.try_fold(field, |entry, part| match &entry.node.value {
+            Value::Table(table) => table.get(part),
             _ => None,
-        }
+        })
     }
 
     fn read<T>(
