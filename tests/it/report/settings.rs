@@ -51,6 +51,22 @@ fn stopped_trials_are_drawn() {
     assert!(page.contains(&words));
 }
 
+/// Most values that `tpe` draws are near the best: it is the sweep that tells how they are spread, not they.
+#[test]
+fn drawn_values_stand_on_the_axis_that_their_sweep_names() {
+    let place = Sandbox::new(SWEEP);
+    let lrs = "optimizer.sgd.lr=0.001,0.091,0.092,0.093,0.094,0.095,0.096,0.097,0.098";
+    let ended = place.runner(&["spec.toml", lrs, "sweep.repeats=1", "-q"]);
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    let spec = place.path().join(ended.stdout.trim()).join("sweep.toml");
+    for (declared, is_log) in [("uniform(1e-3, 0.1)", false), ("loguniform(1e-3, 0.1)", true)] {
+        fs::write(&spec, format!("[sweep.grid]\n\"optimizer.sgd.lr\" = \"{declared}\"\n")).unwrap();
+        page(&place, &["runs", "--svg", declared]);
+        let effect = fs::read_to_string(place.path().join(declared).join("02-effect-lr.svg")).unwrap();
+        assert_eq!(effect.contains(">0.01</text>"), is_log, "{effect}");
+    }
+}
+
 /// A few of 27 trials are left at the end: they stand beside the others, and the shares are of the first rung. What one trial
 /// took its time for begins with the best.
 #[test]

@@ -5,7 +5,7 @@ use crate::{
     report::{
         comparison::Comparison,
         configurations::STOPPED,
-        grouping::levels,
+        grouping::{distinct, levels},
         plot::{Axis, shortened, tick_label},
         ranking::Ranking,
     },
@@ -14,6 +14,9 @@ use crate::{
 
 /// Maximum characters of a value beside an axis.
 pub(super) const MOST_CHARACTERS: usize = 12;
+
+/// Numbers with more characters are rounded beside an axis.
+const MOST_DIGITS: usize = 6;
 
 /// Maximum labels beside an axis with equally spaced values.
 const MOST_LABELS: usize = 12;
@@ -31,6 +34,8 @@ pub(super) struct Drawn<'a> {
     pub(super) stopped: Vec<Stopped>,
     /// How many were stopped.
     all_stopped: usize,
+    /// By key of the ranking, whether its sweep draws or spaces its values by factors; `None` where it does not say.
+    by_factors: Vec<Option<bool>>,
 }
 
 /// A trial that was stopped.
@@ -54,11 +59,20 @@ impl<'a> Drawn<'a> {
         stopped.sort_by(|a, b| ranking.metric.cost(a.value).total_cmp(&ranking.metric.cost(b.value)));
         let all_stopped = stopped.len();
         stopped.truncate(MOST_SETTINGS.saturating_sub(ranking.settings.len()));
-        Self { ranking, stopped, all_stopped }
+        let sweep = ranking.settings.first().and_then(|best| comparison.sweep_spec(best.places[0]));
+        let by_factors = ranking.keys.iter().map(|key| {
+            let (name, _) = sweep.as_ref()?.get(&format!("sweep.grid.{key}"))?.split_once('(')?;
+            match name.trim() {
+                "loguniform" | "logspace" => Some(true),
+                "uniform" | "linspace" => Some(false),
+                _ => None,
+            }
+        });
+        Self { ranking, stopped, all_stopped, by_factors: by_factors.collect() }
     }
 
     pub(super) fn of_settings(ranking: &'a Ranking) -> Self {
-        Self { ranking, stopped: Vec::new(), all_stopped: 0 }
+        Self { ranking, stopped: Vec::new(), all_stopped: 0, by_factors: vec![None; ranking.keys.len()] }
     }
 
     /// What is drawn otherwise, or not at all.
@@ -124,8 +138,11 @@ impl<'a> Drawn<'a> {
         let numbers = numbers.filter(|_| are_many);
         match numbers.as_ref().and_then(|numbers| ends(numbers.iter().copied())) {
             Some((low, high)) => {
-                let is_linear = !spread_by_factors(numbers.as_deref().unwrap_or_default());
-                Scale::Numbers(Axis::new(low, high, 4, is_linear))
+                // A sampler that learns draws more of its values where the best are.
+                let by_factors = self.by_factors[key]
+                    .filter(|_| low > 0.0)
+                    .unwrap_or_else(|| spread_by_factors(numbers.as_deref().unwrap_or_default()));
+                Scale::Numbers(Axis::new(low, high, 4, !by_factors))
             }
             None => Scale::Levels(levels),
         }
@@ -144,6 +161,18 @@ fn ends(values: impl Iterator<Item = f64>) -> Option<(f64, f64)> {
     values.filter(|value| value.is_finite()).fold(None, |ends, value| {
         Some(ends.map_or((value, value), |(low, high): (f64, f64)| (low.min(value), high.max(value))))
     })
+}
+
+/// Values as labels: drawn numbers have six digits, of which three tell them apart.
+fn rounded(levels: &[&str]) -> Vec<String> {
+    let round = |level: &&str| {
+        let value: f64 = level.parse().ok().filter(|_| level.len() > MOST_DIGITS && level.contains('.'))?;
+        Some(tick_label(format!("{value:.2e}").parse().ok()?))
+    };
+    let words = levels.iter().map(|level| round(level).unwrap_or_else(|| shortened(level, MOST_CHARACTERS)));
+    let words: Vec<String> = words.collect();
+    let is_told = distinct(words.iter()).len() == levels.len();
+    if is_told { words } else { levels.iter().map(|level| shortened(level, MOST_CHARACTERS)).collect() }
 }
 
 /// Where the values of an axis stand: side by side where they are few, else by their size.
@@ -168,11 +197,9 @@ impl Scale<'_> {
         match self {
             Self::Levels(levels) => {
                 let every = levels.len().div_ceil(MOST_LABELS).max(1);
-                levels
-                    .iter()
-                    .step_by(every)
-                    .map(|level| (self.place(level), shortened(level, MOST_CHARACTERS)))
-                    .collect()
+                let words = rounded(levels);
+                let labels = levels.iter().zip(words).step_by(every);
+                labels.map(|(level, words)| (self.place(level), words)).collect()
             }
             Self::Numbers(axis) => metric_labels(axis),
         }
@@ -194,5 +221,12 @@ mod tests {
         assert!(!spread_by_factors(&[0.003, 0.08, 0.17, 0.26, 0.31, 0.42, 0.49]));
         assert!(spread_by_factors(&[1e-4, 4e-4, 0.002, 0.01, 0.03, 0.1]));
         assert!(!spread_by_factors(&[0.0, 1.0, 1000.0]) && !spread_by_factors(&[]));
+    }
+
+    #[test]
+    fn drawn_numbers_are_rounded_where_that_tells_them_apart() {
+        assert_eq!(rounded(&["0.000230611", "0.0257297", "0.1"]), ["2.31e-4", "0.0257", "0.1"]);
+        assert_eq!(rounded(&["0.0257297", "0.0257298"]), ["0.0257297", "0.0257298"]);
+        assert_eq!(rounded(&["12345678", "a/long/path.csv"]), ["12345678", "…ng/path.csv"]);
     }
 }

@@ -29,6 +29,9 @@ pub(super) struct Frame {
 /// Margins of a frame: top, right, bottom, left.
 const MARGINS: [f64; 4] = [10.0, 24.0, 44.0, 74.0];
 
+/// The width of a digit.
+const CHARACTER: f64 = 6.7;
+
 impl Frame {
     pub(super) fn new(width: f64, height: f64, x: Axis, y: Axis) -> Self {
         Self { width, height, x, y, label: tick_label }
@@ -70,9 +73,15 @@ impl Frame {
             text(&mut html, [left - 8.0, y + 4.0], "end", &(self.label)(tick));
         }
         line(&mut html, "axis", [left, bottom, right, bottom]);
+        let mut free = f64::NEG_INFINITY;
         for (x, label) in ticks {
             line(&mut html, "axis", [*x, bottom, *x, bottom + 4.0]);
-            text(&mut html, [*x, bottom + 18.0], "middle", label);
+            // No label covers another.
+            let half = label.chars().count() as f64 * CHARACTER / 2.0;
+            if x - half >= free {
+                text(&mut html, [*x, bottom + 18.0], "middle", label);
+                free = x + half + CHARACTER;
+            }
         }
         text(&mut html, [px(f64::midpoint(left, right)), self.height - 6.0], "middle", across);
         let place = format!("translate(12 {}) rotate(-90)", px(f64::midpoint(top, bottom)));
@@ -176,4 +185,22 @@ fn large_label(value: f64) -> String {
 /// A coordinate, rounded to the digits that a screen can show.
 pub(super) fn px(value: f64) -> f64 {
     (value * 10.0).round() / 10.0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_label_covers_another() {
+        let axis = || Axis::new(0.0, 1.0, 2, true);
+        let frame = Frame::new(300.0, 200.0, axis(), axis());
+        let drawn = |ticks: &[f64]| {
+            let ticks: Vec<(f64, String)> = ticks.iter().map(|x| (*x, "0.0257297".to_owned())).collect();
+            let svg = frame.draw(["x", "y"], &ticks, |_| {}).file("title");
+            svg.matches("0.0257297").count()
+        };
+        assert_eq!(drawn(&[100.0, 170.0, 240.0]), 3);
+        assert_eq!(drawn(&[100.0, 140.0, 180.0]), 2);
+    }
 }
