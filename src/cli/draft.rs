@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     data::{ColumnProfile, CsvProfile},
-    spec::{Location, MISSING_VALUES, Problem, default_name, nearest},
+    spec::{Location, MISSING_VALUES, Problem, default_name, longer, nearest},
     units,
 };
 
@@ -127,7 +127,8 @@ fn targets_of(data: &Path, columns: &[ColumnProfile], words: &[String]) -> Resul
             let target = find(name).ok_or_else(|| {
                 let names = || columns.iter().map(|column| column.name.as_str());
                 let listed = names().collect::<Vec<_>>().join("`, `");
-                let near = nearest(name, names()).map(|near| format!("did you mean `{near}`? "));
+                let near = nearest(name, names()).or_else(|| longer(name, names()));
+                let near = near.map(|near| format!("did you mean `{near}`? "));
                 let hint = format!("{}its columns are `{listed}`", near.unwrap_or_default());
                 refusal(format!("`{}` has no column `{name}`", data.display())).hint(hint)
             })?;

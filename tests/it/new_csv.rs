@@ -307,6 +307,7 @@ fn what_cannot_be_drafted() {
     fs::write(place.path().join("one.csv"), "a,b\n1,2\n").unwrap();
     fs::write(place.path().join("uneven.csv"), "a,b\n1,2\n3\n").unwrap();
     fs::write(place.path().join("names.csv"), "a,b\n1,x\n2,y\n3,z\n").unwrap();
+    fs::write(place.path().join("churn.csv"), "age,churned\n1,2\n").unwrap();
     fs::write(place.path().join("empty.csv"), "").unwrap();
     fs::write(place.path().join("twice.csv"), "a,a,y\n1,2,3\n").unwrap();
     let texts: String = (0..3000).map(|n| format!("{n}.5,text {n}\n")).collect();
@@ -326,6 +327,7 @@ fn what_cannot_be_drafted() {
         refused(&["uneven.csv"]),
         refused(&["names.csv"]),
         refused(&["names.csv", "--target", "A"]),
+        refused(&["churn.csv", "--target", "churn"]),
         refused(&["empty.csv"]),
         refused(&["twice.csv"]),
         refused(&["texts.csv"]),
@@ -349,6 +351,9 @@ fn what_cannot_be_drafted() {
 
     error: `names.csv` has no column `A`
      = hint: did you mean `a`? its columns are `a`, `b`
+
+    error: `churn.csv` has no column `churn`
+     = hint: did you mean `churned`? its columns are `age`, `churned`
 
     error: an empty file
     --> empty.csv

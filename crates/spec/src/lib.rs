@@ -73,7 +73,7 @@ pub use schedule::{
 pub use schema::schema;
 pub use shared::Shared;
 pub use short_values::{add_leaves, short_values};
-pub use suggest::nearest;
+pub use suggest::{longer, nearest};
 pub use sweep::{GpuSharing, Halving, History, Point, SEEDS};
 pub use tables::{Csv, MISSING_VALUES, Missing, Parquet};
 pub use trainer::{EarlyStopping, Trainer};

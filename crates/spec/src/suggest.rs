@@ -31,7 +31,7 @@ fn alike(word: &str, other: &str) -> usize {
 }
 
 /// The shortest name that begins or ends with `word`: `trainer` for `train`.
-pub(super) fn longer<'a>(word: &str, names: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+pub fn longer<'a>(word: &str, names: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     let fits = |name: &&str| word.len() > 3 && (name.starts_with(word) || ends_in(name, word));
     names.filter(fits).min_by_key(|name| name.len())
 }

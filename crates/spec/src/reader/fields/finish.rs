@@ -27,16 +27,16 @@ impl Fields<'_> {
     /// Reports unknown keys. Returns the declared names that they were probably meant to be.
     fn report_unknown(&mut self, table: &Table) -> Vec<&'static str> {
         let mut meant = Vec::new();
-        let free: Vec<&'static str> = self.known.iter().copied().filter(|k| table.get(k).is_none()).collect();
+        // Of names as near, one that the table lacks.
+        let (free, set): (Vec<&'static str>, Vec<&'static str>) =
+            self.known.iter().copied().partition(|key| table.get(key).is_none());
         let unknown = table.entries.iter().filter(|e| !self.known.contains(&e.key.as_str()));
         // No more than this is reported.
         for entry in unknown.take(MAX_PROBLEMS) {
-            let near = suggest::nearest(&entry.key, free.iter().copied());
-            meant.extend(near);
-            let known = || self.known.iter().copied();
-            let near = near
-                .or_else(|| suggest::nearest(&entry.key, known()))
-                .or_else(|| suggest::longer(&entry.key, known()));
+            let known = || free.iter().chain(&set).copied();
+            let near = suggest::nearest(&entry.key, known());
+            meant.extend(near.filter(|near| free.contains(near)));
+            let near = near.or_else(|| suggest::longer(&entry.key, known()));
             let path = self.reading.path_to(Some(&entry.key));
             let hint = match near {
                 Some(near) => format!("did you mean `{near}`?"),
