@@ -141,6 +141,31 @@ fn a_spec_from_standard_input() {
     );
 }
 
+/// A path of Windows has one error for all its backslashes; quotes of a text processor are named.
+#[test]
+fn toml_from_other_programs() {
+    let place = Sandbox::new("name = \u{201c}a\u{201d}\n[data.csv]\npath = \"C:\\Users\\me\\churn.csv\"\n");
+    insta::assert_snapshot!(place.runner(&["check", "spec.toml"]).stderr, @r#"
+    error: not TOML: `“a”` has curly quotes
+     --> spec.toml:1:8
+      |
+    1 | name = “a”
+      |        ^^^
+      |
+      = hint: write straight ones: `"a"`
+
+    error: not TOML: within `"..."` a backslash begins an escape sequence
+     --> spec.toml:3:13
+      |
+    3 | path = "C:\Users\me\churn.csv"
+      |             ^
+      |
+      = hint: write `'...'`, where it is a letter as any other, or `/` in a path
+
+    error: 2 problems in spec.toml
+    "#);
+}
+
 /// Opening a pipe would block, and reading a device would never end, so neither is opened.
 #[test]
 fn data_that_are_no_file() {

@@ -2,7 +2,7 @@
 //!
 //! The file and the overrides are parsed into the same tree, so any reader can point at what the user typed.
 
-use std::ops::Range;
+use std::{collections::HashSet, ops::Range};
 
 use toml::de::{DeTable, DeValue};
 
@@ -171,9 +171,15 @@ const MAX_SYNTAX_PROBLEMS: usize = 5;
 pub(super) fn parse_document(text: &str, source: usize) -> Result<Table, Vec<Problem>> {
     let (table, errors) = DeTable::parse_recoverable(text);
     if !errors.is_empty() {
-        // One typo can cause many errors.
+        // One typo can cause many errors; a path of Windows has one for each of its backslashes.
+        let line = |e: &toml::de::Error| {
+            let start = e.span().map_or(text.len(), |range| range.start.min(text.len()));
+            text.as_bytes()[..start].iter().filter(|byte| **byte == b'\n').count()
+        };
+        let mut escapes = HashSet::new();
         return Err(errors
             .iter()
+            .filter(|e| !is_escape(e) || escapes.insert(line(e)))
             .take(MAX_SYNTAX_PROBLEMS)
             .map(|e| syntax_problem(e, text, source))
             .collect());
@@ -198,13 +204,31 @@ pub(super) fn parse_value(text: &str, span: Span) -> Result<Option<Node>, Box<Pr
     }
 }
 
+/// Whether an error is that of a backslash which begins no escape sequence.
+fn is_escape(error: &toml::de::Error) -> bool {
+    ["missing escaped value", "too few unicode value digits"]
+        .iter()
+        .any(|own| error.message().starts_with(own))
+}
+
+/// What a text processor makes of straight quotes.
+const CURLY: [char; 6] = ['“', '”', '„', '‘', '’', '‚'];
+
 fn syntax_problem(error: &toml::de::Error, text: &str, source: usize) -> Problem {
     let range = error.span().unwrap_or(text.len()..text.len());
     let found = text.get(range.clone()).unwrap_or_default().trim();
     let place = Location::Span { source, range: range.clone() };
+    if is_escape(error) {
+        return Problem::new(place, "not TOML: within `\"...\"` a backslash begins an escape sequence")
+            .hint("write `'...'`, where it is a letter as any other, or `/` in a path");
+    }
     if error.message().starts_with("string values must be quoted") {
         return match found {
             "" => Problem::new(place, "not TOML: a value is missing"),
+            _ if found.contains(CURLY) => {
+                Problem::new(place, format!("not TOML: `{found}` has curly quotes"))
+                    .hint(format!("write straight ones: `\"{}\"`", found.trim_matches(CURLY)))
+            }
             _ => Problem::new(place, format!("not TOML: `{found}` is not a value"))
                 .hint(format!("strings stand in quotes: `\"{found}\"`")),
         };
