@@ -54,6 +54,23 @@ fn neither_spelling_nor_place_of_a_path_matters_but_the_rows_do() {
     assert_eq!(other_digest, digest);
 }
 
+/// What an editor or a spreadsheet does to a file's lines is no change of the data: the run's test rows are still evaluated.
+#[test]
+fn line_ends_are_no_part_of_the_data() {
+    let place = project(ROWS);
+    let run = place.run(&["data.split.test=0.2"]).ended_by(0);
+    let digest = run.summary("data_digest");
+    let folder = run.0.to_str().unwrap();
+    for rows in [ROWS.replace('\n', "\r\n"), ROWS.trim_end().to_owned(), format!("\u{feff}{ROWS}")] {
+        fs::write(place.path().join("data/x.csv"), &rows).unwrap();
+        let evaluated = place.runner(&["evaluate", folder]);
+        assert_eq!(evaluated.code, Some(0), "{rows:?} {evaluated:?}");
+        assert_eq!(place.run(&["data.split.test=0.2"]).ended_by(0).summary("data_digest"), digest);
+    }
+    fs::write(place.path().join("data/x.csv"), ROWS.replace("1,2", "1, 3")).unwrap();
+    assert_eq!(place.runner(&["evaluate", folder]).code, Some(2));
+}
+
 /// The same rows, gzipped, are the same data, and `compare` shows no other difference.
 #[test]
 fn gzipped_rows_are_the_same_data() {

@@ -1,11 +1,11 @@
 //! A digest of the rows of a run: equal for two runs on the same data, whatever the files are called.
 //!
-//! XXH3 (64 bits) over the contents of the files, unpacked if they are gzipped. Preprocessing and splitting
-//! are not included, since they follow from spec and seed. Synthetic rows are digested as they were drawn. Of
-//! a large array that may stay in its file, only samples and the length are digested.
+//! XXH3 (64 bits) over the contents of the files, unpacked if they are gzipped. A text is digested as it would be without a byte
+//! order mark and with LF at the end of every line, since spreadsheets and editors change these and no cell. Preprocessing and
+//! splitting are not included, since they follow from spec and seed. Synthetic rows are digested as they were drawn. A large array
+//! that may stay in its file is digested by samples and its length.
 
 use std::{
-    fs::File,
     hash::Hasher,
     io::{self, BufReader, Read},
     os::unix::fs::FileExt,
@@ -15,7 +15,7 @@ use std::{
 use flate2::read::MultiGzDecoder;
 use twox_hash::XxHash3_64;
 
-use super::{Dataset, Part, file};
+use super::{Dataset, Part, file, raw};
 use crate::{
     device::Store,
     host,
@@ -30,6 +30,8 @@ const SAMPLES: u64 = 64;
 
 const BLOCK_BYTES: usize = 64 << 10;
 
+const BYTE_ORDER_MARK: &[u8] = "\u{feff}".as_bytes();
+
 /// The digest of the rows of a source that was read, in hex, and whether it is of samples.
 pub(super) fn digest(source: &Source, dataset: &Dataset) -> Result<(String, bool), Problem> {
     let mut hash = XxHash3_64::new();
@@ -39,10 +41,10 @@ pub(super) fn digest(source: &Source, dataset: &Dataset) -> Result<(String, bool
             .flatten()
             .for_each(|part| add_rows(&mut hash, part));
     }
-    let whole = whole_bytes(source);
+    let form = Form::from_source(source);
     let mut is_sampled = false;
     for path in source.files() {
-        let sampled = add_file(&mut hash, path, whole).map_err(|error| file::unreadable(path, &error))?;
+        let sampled = add_file(&mut hash, path, form).map_err(|error| file::unreadable(path, &error))?;
         is_sampled |= sampled;
     }
     Ok((in_hex(&hash), is_sampled))
@@ -51,8 +53,8 @@ pub(super) fn digest(source: &Source, dataset: &Dataset) -> Result<(String, bool
 /// The digest of a run on these files alone, for a source like `source`; `None` if one cannot be read.
 pub fn digest_of_files<'a>(source: &Source, files: impl IntoIterator<Item = &'a Path>) -> Option<String> {
     let mut hash = XxHash3_64::new();
-    let whole = whole_bytes(source);
-    files.into_iter().try_for_each(|path| add_file(&mut hash, path, whole).map(drop)).ok()?;
+    let form = Form::from_source(source);
+    files.into_iter().try_for_each(|path| add_file(&mut hash, path, form).map(drop)).ok()?;
     Some(in_hex(&hash))
 }
 
@@ -60,9 +62,90 @@ fn in_hex(hash: &XxHash3_64) -> String {
     format!("{:016x}", hash.finish())
 }
 
-/// Longer files are sampled. An array has the same digest whether it is loaded or streamed.
-fn whole_bytes(source: &Source) -> u64 {
-    if matches!(source, Source::Npy(_)) { WHOLE_BYTES } else { u64::MAX }
+/// How a source's files are digested.
+#[derive(Clone, Copy)]
+enum Form {
+    /// Without what differs between texts of the same lines.
+    Text,
+    /// All bytes.
+    Bytes,
+    /// All bytes, or samples of a file with more than this. An array has the same digest whether it is loaded or streamed.
+    Samples(u64),
+}
+
+impl Form {
+    fn from_source(source: &Source) -> Self {
+        match source {
+            Source::Npy(_) => Self::Samples(WHOLE_BYTES),
+            Source::Csv(_) => Self::Text,
+            _ => Self::Bytes,
+        }
+    }
+}
+
+/// A file's contents on their way into the hash.
+struct Contents<'a> {
+    hash: &'a mut XxHash3_64,
+    is_text: bool,
+    /// Bytes taken so far, and of them those that were hashed.
+    taken: u64,
+    length: u64,
+    /// A CR at the end of the last block: LF may follow.
+    has_return: bool,
+    last: u8,
+    lines: Vec<u8>,
+}
+
+impl<'a> Contents<'a> {
+    fn new(hash: &'a mut XxHash3_64, form: Form) -> Self {
+        let is_text = matches!(form, Form::Text);
+        Self { hash, is_text, taken: 0, length: 0, has_return: false, last: b'\n', lines: Vec::new() }
+    }
+
+    /// The first block has the whole byte order mark, if there is one.
+    fn add(&mut self, block: &[u8]) {
+        let is_first = self.taken == 0;
+        self.taken += block.len() as u64;
+        if !self.is_text {
+            return self.write(block);
+        }
+        let block = block.strip_prefix(BYTE_ORDER_MARK).filter(|_| is_first).unwrap_or(block);
+        if !self.has_return && !block.contains(&b'\r') {
+            return self.write(block);
+        }
+        let mut lines = std::mem::take(&mut self.lines);
+        lines.clear();
+        for &byte in block {
+            if std::mem::take(&mut self.has_return) && byte != b'\n' {
+                lines.push(b'\r');
+            }
+            self.has_return = byte == b'\r';
+            if !self.has_return {
+                lines.push(byte);
+            }
+        }
+        self.write(&lines);
+        self.lines = lines;
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        self.hash.write(bytes);
+        self.length += bytes.len() as u64;
+        self.last = bytes.last().copied().unwrap_or(self.last);
+    }
+
+    /// Adds the length.
+    fn finish(mut self) {
+        if self.is_text {
+            if self.has_return {
+                self.write(b"\r");
+            }
+            if self.last != b'\n' {
+                self.write(b"\n");
+            }
+        }
+        self.hash.write(&self.length.to_le_bytes());
+    }
 }
 
 fn add_rows(hash: &mut XxHash3_64, part: &Part) {
@@ -73,58 +156,47 @@ fn add_rows(hash: &mut XxHash3_64, part: &Part) {
     hash.write(bytemuck::cast_slice(&part.targets));
 }
 
-/// Adds a file's bytes, or samples of them if it is longer than `whole`, then its length; returns whether it was sampled.
-fn add_file(hash: &mut XxHash3_64, path: &Path, whole: u64) -> io::Result<bool> {
+/// Adds a file's contents, then their length; returns whether they were sampled.
+fn add_file(hash: &mut XxHash3_64, path: &Path, form: Form) -> io::Result<bool> {
     let (file, length) = host::open_regular(path)?;
+    let mut contents = Contents::new(hash, form);
     if file::is_gzip(&file)? {
-        return add_unpacked(hash, file).map(|()| false);
+        return add_all(contents, MultiGzDecoder::new(BufReader::new(file))).map(|()| false);
+    }
+    let Form::Samples(whole) = form else { return add_all(contents, file).map(|()| false) };
+    if length <= whole {
+        return add_all(contents, file).map(|()| false);
     }
     let mut block = vec![0; BLOCK_BYTES.min(usize::try_from(length).unwrap_or(BLOCK_BYTES))];
-    if length <= whole {
-        let mut at = 0;
-        while at < length {
-            let count = block.len().min((length - at) as usize);
-            add_block(hash, &file, at, &mut block[..count])?;
-            at += count as u64;
-        }
-    } else {
-        let last = length - block.len() as u64;
-        let place = |sample: u64| (u128::from(last) * u128::from(sample) / u128::from(SAMPLES - 1)) as u64;
-        (0..SAMPLES).try_for_each(|sample| add_block(hash, &file, place(sample), &mut block))?;
+    let last = length - block.len() as u64;
+    for sample in 0..SAMPLES {
+        host::check_interrupted()?;
+        let place = (u128::from(last) * u128::from(sample) / u128::from(SAMPLES - 1)) as u64;
+        file.read_exact_at(&mut block, place)?;
+        contents.add(&block);
     }
-    hash.write(&length.to_le_bytes());
-    Ok(length > whole)
+    contents.length = length;
+    contents.finish();
+    Ok(true)
 }
 
-/// Adds the unpacked contents of a gzipped file.
-fn add_unpacked(hash: &mut XxHash3_64, file: File) -> io::Result<()> {
-    let mut reader = MultiGzDecoder::new(BufReader::new(file));
+fn add_all(mut contents: Contents<'_>, mut reader: impl Read) -> io::Result<()> {
     let mut block = vec![0; BLOCK_BYTES];
-    let mut length = 0;
     loop {
         host::check_interrupted()?;
-        let count = reader.read(&mut block)?;
-        if count == 0 {
-            break;
+        let count = raw::fill(&mut reader, &mut block)?;
+        contents.add(&block[..count]);
+        if count < block.len() {
+            contents.finish();
+            return Ok(());
         }
-        hash.write(&block[..count]);
-        length += count as u64;
     }
-    hash.write(&length.to_le_bytes());
-    Ok(())
-}
-
-fn add_block(hash: &mut XxHash3_64, file: &File, at: u64, block: &mut [u8]) -> io::Result<()> {
-    host::check_interrupted()?;
-    file.read_exact_at(block, at)?;
-    hash.write(block);
-    Ok(())
 }
 
 #[cfg(test)]
 mod tests {
     use std::{
-        fs,
+        fs::{self, File},
         io::Write,
         time::{Duration, SystemTime},
     };
@@ -138,7 +210,7 @@ mod tests {
         let digest = |bytes: &[u8]| {
             fs::write(&path, bytes).expect("a file");
             let mut hash = XxHash3_64::new();
-            add_file(&mut hash, &path, u64::MAX).map(|_| hash.finish())
+            add_file(&mut hash, &path, Form::Bytes).map(|_| hash.finish())
         };
         let pack = |bytes: &[u8]| {
             let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
@@ -156,6 +228,33 @@ mod tests {
     }
 
     #[test]
+    fn line_ends_and_a_mark_are_no_part_of_a_text() {
+        let digest = |text: &[u8], form: Form, size: usize| {
+            let mut hash = XxHash3_64::new();
+            let mut contents = Contents::new(&mut hash, form);
+            text.chunks(size).for_each(|block| contents.add(block));
+            contents.finish();
+            hash.finish()
+        };
+        let text = "a,b\n1,2\n\n3,\"x\ny\"\n";
+        let plain = digest(text.as_bytes(), Form::Bytes, 100);
+        let others = [text.replace('\n', "\r\n"), text.trim_end().to_owned(), format!("\u{feff}{text}")];
+        for size in 3..9 {
+            for other in &others {
+                assert_eq!(digest(other.as_bytes(), Form::Text, size), plain, "{other:?}");
+                assert_ne!(digest(other.as_bytes(), Form::Bytes, size), plain, "{other:?}");
+            }
+            assert_eq!(digest(text.as_bytes(), Form::Text, size), plain);
+            for other in
+                ["a,b\r1,2\n\n3,\"x\ny\"\n", "a,b\n1,2\n\n3,\"x\ny\"\n\r", "a,b\n1,2\n\n3,\"x\u{feff}\ny\"\n"]
+            {
+                assert_ne!(digest(other.as_bytes(), Form::Text, size), plain, "{other:?}");
+            }
+        }
+        assert_eq!(digest(b"", Form::Text, 3), digest(b"", Form::Bytes, 3));
+    }
+
+    #[test]
     fn whole_files_count_by_their_bytes_and_large_ones_by_samples() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("x");
@@ -165,7 +264,7 @@ mod tests {
             let file = File::options().write(true).open(&path).expect("a file");
             file.set_modified(time + Duration::from_secs(later_s)).expect("a time");
             let mut hash = XxHash3_64::new();
-            let is_sampled = add_file(&mut hash, &path, whole).expect("a digest");
+            let is_sampled = add_file(&mut hash, &path, Form::Samples(whole)).expect("a digest");
             assert_eq!(is_sampled, bytes.len() as u64 > whole);
             hash.finish()
         };
