@@ -95,6 +95,23 @@ fn a_warning_names_data_that_made_a_new_run_begin() {
     }
 }
 
+/// A run that was killed before it saved anything begins anew, and a warning says so.
+#[test]
+fn a_warning_names_a_run_without_a_checkpoint() {
+    let place = Sandbox::new(SPEC);
+    let whole = place.run(&["checkpoint.keep_last=9"]).ended_by(0);
+    let folder = place.path().join("runs/spec").join(whole.0.file_name().unwrap());
+    let run = killed_after(&whole, "step-00000014", folder);
+    fs::remove_dir_all(run.0.join("checkpoints")).unwrap();
+    let ended = auto(&place, &[]);
+    let path = run.0.strip_prefix(place.path()).unwrap().display();
+    let words = format!(
+        "warning: a new run begins, since `{path}` has no checkpoint to go on from: a table `[checkpoint]` says when one is \
+         written\n"
+    );
+    assert_eq!((ended.code, ended.stderr), (Some(0), words));
+}
+
 /// Neither a shorter length nor another description goes on with a run that may be another job's.
 #[test]
 fn a_run_that_may_be_another_jobs_stays_as_it_is() {

@@ -158,7 +158,8 @@ impl<'a, P: Planned> Session<'a, P> {
     }
 
     /// Resumes the newest unfinished run of this name that can go on as the planned one, and says which. Where none can, a
-    /// warning says why the newest cannot, or that a finished run of this spec trained on other data.
+    /// warning says why the newest cannot, that a finished run of this spec trained on other data, or that one ended without a
+    /// checkpoint.
     fn resume_changed(&self, planned: &P, ready: &mut P::Ready<'_>) -> Option<RunDir> {
         let name = self.experiment.trials.first().map_or("", |trial| P::name(&trial.spec));
         let is_begun = |run: &RunDir| !run.has_finished() && has_checkpoints(run.path()) && !run.is_live();
@@ -186,7 +187,19 @@ impl<'a, P: Planned> Session<'a, P> {
             let run = runs.find(is_it)?;
             Some(format!("the data are not those that `{}` was trained on", run.path().display()))
         };
-        if let Some(why) = newest.or_else(on_other_data) {
+        let without_checkpoint = || {
+            let mut runs = RunDir::runs(&self.process.runs_dir, name).into_iter();
+            let is_it = |run: &RunDir| {
+                let is_ended = !run.has_finished() && !run.is_live();
+                is_ended && !has_checkpoints(run.path()) && planned.has_spec_of(run)
+            };
+            let run = runs.find(is_it)?;
+            Some(format!(
+                "`{}` has no checkpoint to go on from: a table `[checkpoint]` says when one is written",
+                run.path().display()
+            ))
+        };
+        if let Some(why) = newest.or_else(on_other_data).or_else(without_checkpoint) {
             warn(format!("a new run begins, since {why}"));
         }
         None
