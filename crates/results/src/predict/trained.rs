@@ -126,7 +126,17 @@ impl Trained {
         }
         let classifies = self.spec.model.loss.classifies();
         let task = if classifies { Task::Classification } else { Task::Regression };
-        let dataset = open(&data, task, self.spec.seed).map_err(|problems| {
+        let opened = open(&data, task, self.spec.seed);
+        if opened.is_err()
+            && let Some(recorded) = &recorded
+            && let Some(found) = digest_of_files(&data.source, data.source.files())
+            && found != *recorded
+        {
+            // What is wrong with other data is beside the point.
+            let (folder, recorded) = (self.folder.clone(), recorded.clone());
+            return Err(PredictError::OtherData { folder, found, recorded });
+        }
+        let dataset = opened.map_err(|problems| {
             let is_gone = data.source.files().iter().any(|file| !file.exists());
             let with_way_out = |problem: Problem| if is_gone { problem.hint(GONE) } else { problem };
             problems.into_iter().map(with_way_out).collect::<Vec<_>>()
