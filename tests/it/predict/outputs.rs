@@ -93,6 +93,27 @@ fn columns_that_are_kept() {
     assert!(wrong.stderr.ends_with(" = hint: did you mean `colour`?\n"), "{wrong:?}");
 }
 
+/// A mistyped column is the error, whatever the file holds; predictions beside other columns are not replaced, and called so.
+#[test]
+fn predictions_with_other_columns_are_not_replaced() {
+    let model = Model::kind();
+    let to = |more: &[&str]| {
+        model.place.runner(&[&["predict", &model.run, "new.csv", "-o", "out.csv"], more].concat())
+    };
+    assert_eq!(to(&["--keep", "width"]).code, Some(0));
+    let wrong = to(&["--keep", "color"]);
+    assert_eq!(wrong.code, Some(2));
+    assert!(wrong.stderr.contains("error: no column `color` to keep\n"), "{wrong:?}");
+    let other = to(&["--keep", "colour"]);
+    let header = model.predicted("new.csv").lines().next().unwrap().to_owned();
+    let words = format!(
+        "error: `out.csv` has predictions with the columns `width,{header}`: these would be `colour,{header}`\n  \
+         = hint: write to another file; `--force` replaces it\n"
+    );
+    assert!(other.code == Some(2) && other.stderr.ends_with(&words), "{other:?}");
+    assert_eq!(to(&["--keep", "width"]).code, Some(0));
+}
+
 /// What a signal ends leaves nothing beside the file that was to be written.
 #[test]
 fn a_signal_removes_what_was_begun() {

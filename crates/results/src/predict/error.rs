@@ -34,6 +34,8 @@ pub enum PredictError {
     IsOther { file: PathBuf, what: &'static str },
     #[error("`{}` holds something else than predictions of this model", file.display())]
     IsNoPrediction { file: PathBuf },
+    #[error("`{}` has predictions with the columns `{found}`: these would be `{wanted}`", file.display())]
+    KeepsOthers { file: PathBuf, found: String, wanted: String },
     #[error("the model is too large for `{}`: ONNX holds at most 2 GiB", file.display())]
     TooLarge { file: PathBuf },
     #[error("numbers have no confusion matrix")]
@@ -72,7 +74,9 @@ impl PredictError {
             Self::IsOfRun { .. } | Self::IsInput { .. } | Self::IsOther { .. } => {
                 Some("write to another file")
             }
-            Self::IsNoPrediction { .. } => Some("write to another file; `--force` replaces it"),
+            Self::IsNoPrediction { .. } | Self::KeepsOthers { .. } => {
+                Some("write to another file; `--force` replaces it")
+            }
             Self::NoTestRows { .. } => {
                 Some("name the rows after the run, or train with `data.split.test=0.1`")
             }

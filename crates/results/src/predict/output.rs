@@ -34,7 +34,22 @@ pub fn predict(
     let mut head = Lines::new();
     header(&mut head, trained, &options.keep);
     if !force && file.replaces_other(head.bytes()) {
-        return Err(PredictError::IsNoPrediction { file: path.to_owned() });
+        if !options.keep.is_empty() {
+            // A column that is not there is the error to begin with.
+            trained.data.rows(input, options)?.next_block()?;
+        }
+        let mut own = Lines::new();
+        header(&mut own, trained, &[]);
+        let found =
+            file.first_line().filter(|line| line.ends_with(&String::from_utf8_lossy(own.bytes())[..]));
+        return Err(match found {
+            Some(line) => PredictError::KeepsOthers {
+                file: path.to_owned(),
+                found: line.trim_end().to_owned(),
+                wanted: String::from_utf8_lossy(head.bytes()).trim_end().to_owned(),
+            },
+            None => PredictError::IsNoPrediction { file: path.to_owned() },
+        });
     }
     file.write(|out| write(trained, (input, options), out, &file.name(), warn))
 }

@@ -2,16 +2,19 @@
 
 use std::{
     fs::{self, OpenOptions},
-    io::{self, Write},
+    io::{self, BufRead, BufReader, Read, Write},
     os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
 };
 
 use super::PredictError;
-use crate::host::{is_replaceable, write_until_signal};
+use crate::host::{is_replaceable, open_regular, write_until_signal};
 
 /// The only file in a run's folder that may be written later: `runner report` shows it.
 const FOR_REPORT: &str = "confusion.csv";
+
+/// Bytes of a longer line are not looked at.
+const LONGEST_LINE: u64 = 1 << 20;
 
 /// A file to write.
 pub struct OutputFile<'a> {
@@ -60,6 +63,14 @@ impl<'a> OutputFile<'a> {
         // A path that is not a regular file is written to, not replaced.
         let is_replaced = self.path.is_file() && !is_standard_output(self.path);
         is_replaced && !is_replaceable(self.path, head).unwrap_or(false)
+    }
+
+    /// The first line of an existing file, with its end.
+    pub fn first_line(&self) -> Option<String> {
+        let mut line = String::new();
+        let (file, _) = open_regular(self.path).ok()?;
+        BufReader::new(file.take(LONGEST_LINE)).read_line(&mut line).ok()?;
+        Some(line)
     }
 
     /// The file's name in messages.
