@@ -2,7 +2,10 @@
 
 use std::path::Path;
 
-use super::{args::ExportOptions, predict, runs};
+use super::{
+    args::{CategoryRule, ExportOptions},
+    predict, runs,
+};
 use crate::{
     predict::{PredictError, is_standard_output, quoted, write_onnx},
     report::{ReportError, write_metrics, write_mlflow},
@@ -23,7 +26,7 @@ pub fn export(options: &ExportOptions) -> Result<Exit, Exit> {
 fn onnx(options: &ExportOptions, file: &Path) -> Result<Exit, PredictError> {
     let is_printed = is_standard_output(file);
     let trained = predict::open(&options.model, options.quiet)?;
-    let [inputs, outputs] = write_onnx(&trained, file)?;
+    let [inputs, outputs] = write_onnx(&trained, file, options.unknown_category == CategoryRule::Ignore)?;
     let told = |text: &str| {
         if !options.quiet {
             print_stderr(text)

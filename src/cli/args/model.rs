@@ -85,6 +85,9 @@ pub struct ExportOptions {
     /// Write the model to FILE for ONNX Runtime, with what was done to the columns of its training file
     #[arg(long, value_name = "FILE", value_parser = named(), value_hint = clap::ValueHint::FilePath)]
     pub onnx: Option<PathBuf>,
+    /// Categories that the training file lacks: an error of ONNX Runtime, or all inputs of the column 0
+    #[arg(long, value_name = "HOW", value_enum, default_value_t = CategoryRule::Error, conflicts_with_all = ["mlflow", "parquet"])]
+    pub unknown_category: CategoryRule,
     /// Write the run, or a sweep with its trials, into the MLflow file store DIR
     #[arg(long, value_name = "DIR", value_parser = named(), value_hint = clap::ValueHint::DirPath, conflicts_with = "last")]
     pub mlflow: Option<PathBuf>,

@@ -47,6 +47,28 @@ fn a_model_of_a_table_serves_as_predicted() {
     serves_as_predicted(&Model::both(), "new.csv");
 }
 
+/// Unknown categories are errors of ONNX Runtime, or all inputs of their columns 0 as for `predict`.
+#[test]
+fn unknown_categories_are_taken_if_wanted() {
+    let model = Model::price();
+    let (_, file) = exported(&model);
+    let strict = fs::read(&file).unwrap();
+    let ignore = ["--unknown-category", "ignore"];
+    let ended = model.place.runner(&[&["export", &model.run, "--onnx", "model.onnx"], &ignore[..]].concat());
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    let lenient = fs::read(&file).unwrap();
+    let changed = strict.iter().zip(&lenient).filter(|(a, b)| a != b).map(|(a, b)| (*a, *b));
+    assert_eq!(changed.collect::<Vec<_>>(), [(0, 1); 2], "`zeros` of two columns");
+    let other = model.place.runner(&[&["export", &model.run, "--mlflow", "store"], &ignore[..]].concat());
+    assert!(other.code == Some(2) && other.stderr.contains("cannot be used with"), "{other:?}");
+    let Some(python) = python_with("onnxruntime") else { return };
+    model.write("odd.csv", "colour,place,width,height,depth\npink,west,1,2,3\nred,north,1,2,3\n");
+    let predicted = model.place.runner(&[&["predict", &model.run, "odd.csv"], &ignore[..]].concat()).stdout;
+    let [found, expected] = [served(&python, &file, &model.place.path().join("odd.csv")), predicted]
+        .map(|text| Table::read(&text));
+    near(&found.f64s("prediction"), &expected.f64s("prediction"), 1e-5);
+}
+
 /// Every other layer; several targets; images.
 #[test]
 fn a_model_of_arrays_serves_as_predicted() {

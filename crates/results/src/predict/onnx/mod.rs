@@ -26,12 +26,17 @@ const PRODUCER: &str = "runner";
 /// Protobuf readers do not accept larger messages.
 const MOST_BYTES: usize = i32::MAX as usize;
 
-/// Writes the model to `path`. Returns the names of its inputs and outputs.
-pub fn write_onnx(trained: &Trained, path: &Path) -> Result<[Vec<String>; 2], PredictError> {
+/// Writes the model to `path`. Returns the names of its inputs and outputs. The model refuses categories that the training file
+/// lacks, or with `takes_unknown` sets all inputs of the column to 0.
+pub fn write_onnx(
+    trained: &Trained,
+    path: &Path,
+    takes_unknown: bool,
+) -> Result<[Vec<String>; 2], PredictError> {
     let file = OutputFile::new(path, &trained.folder, [])?;
     file.check_replaces(head().bytes(), "a model that `runner export` wrote")?;
     let mut graph = GraphBuilder::default();
-    let features = features(&mut graph, trained);
+    let features = features(&mut graph, trained, takes_unknown);
     let outputs = layers(&mut graph, trained, features);
     let graph = answers(graph, trained, &outputs);
     let model = model(trained, &graph.message);
@@ -72,7 +77,7 @@ fn model(trained: &Trained, graph: &Message) -> Message {
 }
 
 /// Builds the part from the inputs to the first layer's input, (rows, features).
-fn features(graph: &mut GraphBuilder, trained: &Trained) -> String {
+fn features(graph: &mut GraphBuilder, trained: &Trained, takes_unknown: bool) -> String {
     match trained.data.preprocessing() {
         Preprocessing::Array(scale) => {
             let input = graph.input("features", Element::Float, trained.features);
@@ -100,8 +105,8 @@ fn features(graph: &mut GraphBuilder, trained: &Trained) -> String {
             }
             for (column, name) in of_kind(ColumnKind::Categorical) {
                 let categories = column.categories.iter().flatten().map(|c| c.clone().unwrap_or_default());
-                // An unknown category is an error.
-                let attributes = [attribute::strings("cats_strings", categories), attribute::int("zeros", 0)];
+                let zeros = attribute::int("zeros", i64::from(takes_unknown));
+                let attributes = [attribute::strings("cats_strings", categories), zeros];
                 let indices = graph.node("ai.onnx.ml.OneHotEncoder", &[name], &attributes, "indices");
                 parts.push(graph.node("Flatten", &[&indices], &[attribute::int("axis", 1)], "one_hot"));
             }
