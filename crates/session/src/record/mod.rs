@@ -82,7 +82,7 @@ pub use messages::{cause, devices_in_words, of_build, others_used};
 pub use model_file::write_model;
 pub use plan_messages::{all_reduce, engine, weak_scaling};
 pub use recorder::{EventSender, Recorder};
-pub use remarks::{large_targets, one_class, remarks};
+pub use remarks::{hardly_predicted, large_targets, one_class, remarks};
 pub use run_dir::RunDir;
 pub use run_log::RunLock;
 pub use second_signal::end_at_second_signal;

@@ -45,6 +45,33 @@ pub fn one_class(names: &[String], confusion: &Confusion, weighted: bool) -> Opt
     ))
 }
 
+/// A class of fewer rows to validate on may well be predicted for none of them.
+const ROWS_TO_EXPECT: u64 = 10;
+
+/// Classes that are named in a warning.
+const CLASSES_SHOWN: usize = 3;
+
+/// Classes that are predicted for hardly any row, though enough have them: a good accuracy hides that.
+pub fn hardly_predicted(names: &[String], confusion: &Confusion, weighted: bool) -> Option<String> {
+    let outputs = names.len() as u64;
+    let sum = |of: &dyn Fn(u64) -> bool| -> u64 {
+        confusion.iter().filter(|[cell, _]| of(*cell)).map(|[_, count]| count).sum()
+    };
+    let words = |(class, name): (u64, &String)| {
+        let [actual, predicted] =
+            [sum(&|cell| cell / outputs == class), sum(&|cell| cell % outputs == class)];
+        let is_it = actual >= ROWS_TO_EXPECT && predicted * 10 < actual;
+        is_it.then(|| format!("`{name}` for {}, though {} have it", count(predicted), count(actual)))
+    };
+    let found: Vec<String> = (0..).zip(names).filter_map(words).collect();
+    let more = units::and_more(found.len().saturating_sub(CLASSES_SHOWN));
+    let rows = count(sum(&|_| true));
+    let shown = found.iter().take(CLASSES_SHOWN).cloned().collect::<Vec<_>>().join("; ");
+    let way = if weighted { "" } else { "; `model.class_weights=balanced` lets their rows count for more" };
+    (!found.is_empty())
+        .then(|| format!("of {rows} rows to validate on, the model predicts hardly any as {shown}{more}{way}"))
+}
+
 /// Targets with a root mean square above this produce gradients too large for usual learning rates.
 const LARGE_TARGETS: f64 = 10.0;
 

@@ -317,9 +317,12 @@ impl Planned for Trial {
         } else if let Some(values) = &values {
             let _ = compare_with_truth(self, &dataset, values, sender); // `execute` notices a closed recorder
         }
-        if let Some(words) = classes
-            .and_then(|names| record::one_class(&names, &confusion, self.spec.model.class_weights.is_some()))
-        {
+        let neglected = |names: Vec<String>| {
+            let weighted = self.spec.model.class_weights.is_some();
+            record::one_class(&names, &confusion, weighted)
+                .or_else(|| record::hardly_predicted(&names, &confusion, weighted))
+        };
+        if let Some(words) = classes.and_then(neglected) {
             let _ = sender.send(Event::Notice(Level::Warning, words));
         }
         Ok(outcome)
