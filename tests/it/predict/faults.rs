@@ -101,6 +101,33 @@ fn wrong_rows_are_shown_with_their_place() {
     ");
 }
 
+/// Cells that are no numbers, unknown categories and missing ones are named together, in the order of the file.
+#[test]
+fn all_that_is_wrong_is_shown_at_once() {
+    let model = Model::price();
+    let rows = "red,north,1,2,inf\npink,north,1,2,3\nred,,1,2,3\nred,north,1,2,3\nred,north,x,2,3\n";
+    let path = model.write("wrong.csv", format!("colour,place,width,height,depth\n{rows}"));
+    let ended = model.predict("wrong.csv");
+    assert_eq!((ended.code, ended.stdout.as_str()), (Some(2), ""));
+    let errors = ended.stderr.replace(&path.display().to_string(), "wrong.csv");
+    let errors: Vec<&str> =
+        errors.lines().filter(|line| line.starts_with("error: ") || line.contains("--> ")).collect();
+    assert_eq!(
+        errors,
+        [
+            "error: `inf` in column `depth` is not a finite number",
+            " --> wrong.csv:2:15",
+            "error: `pink` in column `colour` is not a category of the training file",
+            " --> wrong.csv:3:1",
+            "error: missing cell in column `place`, which has none in the training file",
+            " --> wrong.csv:4:5",
+            "error: `x` in column `width` is not a number",
+            " --> wrong.csv:6:11",
+            "error: 4 problems",
+        ]
+    );
+}
+
 /// No rows have no predictions, which is a table, too; but they have no metrics. A wrong column is still found.
 #[test]
 fn a_table_without_rows() {

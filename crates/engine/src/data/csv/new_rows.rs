@@ -15,7 +15,7 @@ use super::{
 };
 use crate::{
     data::{RowBlock, RowOptions, Scale, Task, file},
-    spec::{Csv, Missing, Problem},
+    spec::{Csv, Location, Missing, Problem},
 };
 
 /// The preprocessing of a model that was trained on a table.
@@ -168,17 +168,38 @@ impl CsvRows {
                 columns
             }
         };
-        let mut table = Table::read_part(&self.spec, &text, &columns, model.task)?;
-        let block = RowBlock {
-            rows: table.rows,
-            features: model.features.apply(&table, self.unknown.as_deref_mut())?,
-            targets: if self.with_targets { model.target.apply(&table)? } else { Vec::new() },
-            kept: std::mem::take(&mut table.kept),
+        let (mut table, mut problems) = Table::read_part(&self.spec, &text, &columns, model.task)?;
+        let is_clean = problems.is_empty();
+        let mut taken = |found: Result<Vec<f32>, Vec<Problem>>| {
+            found.unwrap_or_else(|found| {
+                problems.extend(found);
+                Vec::new()
+            })
         };
+        let features = taken(model.features.apply(&table, self.unknown.as_deref_mut()));
+        // Numbers beside bad ones are not looked at: they are not in their places.
+        let has_targets = self.with_targets && (is_clean || model.task == Task::Classification);
+        let targets = if has_targets { taken(model.target.apply(&table)) } else { Vec::new() };
+        if !problems.is_empty() {
+            problems.sort_by_key(|problem| in_file(&problem.place));
+            return Err(problems);
+        }
+        let kept = std::mem::take(&mut table.kept);
+        let block = RowBlock { rows: table.rows, features, targets, kept };
         (self.rows, self.dropped) = (self.rows + table.rows, self.dropped + table.dropped.len());
         self.columns = Some(columns);
         // Only the first line of the file is a header.
         self.spec.header = false;
         Ok(Some(block))
+    }
+}
+
+/// By what the problems of a file are in its order.
+fn in_file(place: &Location) -> (u64, u64) {
+    match place {
+        Location::File { line: Some(line), column, .. } => (*line, column.unwrap_or(0)),
+        Location::Row { row, .. } => (*row as u64, 0),
+        // What sums up the others is last.
+        _ => (u64::MAX, 0),
     }
 }

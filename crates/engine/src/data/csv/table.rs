@@ -111,20 +111,24 @@ impl<'a> Table<'a> {
         columns: &'a Columns,
         task: Task,
     ) -> Result<Self, Vec<Problem>> {
-        let table = Self::read_part(spec, text, columns, task)?;
+        let (table, problems) = Self::read_part(spec, text, columns, task)?;
+        if !problems.is_empty() {
+            return Err(problems);
+        }
         if table.rows > 0 {
             return Ok(table);
         }
         Err(no_rows(&text.path, spec, table.dropped.len()).into())
     }
 
-    /// Reads the rows of `text`, which is a part of a file and may have none.
+    /// Reads the rows of `text`, which is a part of a file and may have none. Returns what is wrong with its lines and cells beside
+    /// them, since more may be wrong with its words.
     pub(super) fn read_part(
         spec: &Csv,
         text: &'a Text,
         columns: &'a Columns,
         task: Task,
-    ) -> Result<Self, Vec<Problem>> {
+    ) -> Result<(Self, Vec<Problem>), Problem> {
         let mut table = Self {
             text,
             columns,
@@ -162,7 +166,7 @@ impl<'a> Table<'a> {
             }
         }
         let problems = faults.finish(start, table.rows);
-        if problems.is_empty() { Ok(table) } else { Err(problems) }
+        Ok((table, problems))
     }
 
     /// The number of each row in the file, counted from 0 after the header.
@@ -176,15 +180,10 @@ impl<'a> Table<'a> {
             let whose = self.columns.described(column);
             format!("`{}` in {whose} is too large for f32 once it is standardized", file::printable(cell))
         };
-        let (mut reader, mut record) = (self.text.reader(), csv::StringRecord::new());
-        while reader.read_record(&mut record).unwrap_or(false) {
-            let cell = record.get(column).unwrap_or_default().trim();
-            if cell.parse() == Ok(value) {
-                let start = record.position().map_or(0, |position| position.byte()) as usize;
-                return Problem::new(self.text.cell(start, column), message(cell));
-            }
+        match self.text.first_cell(column, 0, |cell| cell.parse() == Ok(value)) {
+            Some((cell, place)) => Problem::new(place, message(&cell)),
+            None => file::problem(&self.text.path, message(&value.to_string())),
         }
-        file::problem(&self.text.path, message(&value.to_string()))
     }
 
     fn push(
@@ -215,8 +214,9 @@ impl<'a> Table<'a> {
                 continue;
             }
             words.codes.push(Words::MISSING);
-            words.missing.get_or_insert(start);
-            if missing.rule != Missing::Mean {
+            if missing.rule == Missing::Mean {
+                words.missing.get_or_insert(start);
+            } else {
                 faults.cell(start, column, Kind::Missing, cell);
             }
         }

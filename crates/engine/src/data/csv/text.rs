@@ -24,6 +24,12 @@ pub(super) struct Text {
     rows_before: Option<usize>,
 }
 
+/// The first line of a file in which it names the separator.
+fn excel_line(body: &str) -> Option<&str> {
+    let line = body.lines().next()?;
+    (line.len() == "sep=,".len() && line.starts_with("sep=")).then_some(line)
+}
+
 /// Maximum problems reported per file: each needs its line counted from the start of the file.
 pub(super) const MAX_PROBLEMS: usize = 20;
 
@@ -77,6 +83,16 @@ impl Text {
             Some(rest) if lines_before == 0 => rest.to_owned(),
             _ => body,
         };
+        if let Some(line) = excel_line(&body).filter(|_| lines_before == 0) {
+            let place = Location::File {
+                path: path.into(),
+                line: Some(1),
+                column: None,
+                text: Some(line.to_owned()),
+            };
+            let message = format!("`{line}` names the separator for Excel, and no columns");
+            return Err(Problem::new(place, message).hint("remove this line"));
+        }
         // The spec allows only an ASCII separator, so the cast is exact.
         Ok(Self { path: path.into(), body, delimiter: delimiter as u8, lines_before, rows_before: None })
     }
@@ -108,6 +124,22 @@ impl Text {
         let mut record = csv::StringRecord::new();
         let found = self.reader().read_record(&mut record).unwrap_or(false);
         found.then(|| record.iter().map(|cell| cell.trim().to_owned()).collect())
+    }
+
+    /// The first cell of a column that fits, trimmed, and its location; `skipped` records before it are not looked at.
+    pub(super) fn first_cell(
+        &self,
+        column: usize,
+        skipped: usize,
+        fits: impl Fn(&str) -> bool,
+    ) -> Option<(String, Location)> {
+        let records = self.reader().into_records().map_while(Result::ok).skip(skipped);
+        let mut cells = records.filter_map(|record| {
+            let cell = record.get(column)?.trim();
+            let start = record.position().map_or(0, |position| position.byte()) as usize;
+            fits(cell).then(|| (cell.to_owned(), start))
+        });
+        cells.next().map(|(cell, start)| (cell, self.cell(start, column)))
     }
 
     /// Whether the last line lacks a line end.
