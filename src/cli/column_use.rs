@@ -2,6 +2,9 @@
 
 use crate::{data::ColumnProfile, units};
 
+/// A column of whole numbers with more distinct values than this is not taken for classes.
+pub(super) const MOST_CLASSES: usize = 20;
+
 /// A text column with more categories than this is taken for names or prose.
 const MOST_CATEGORIES: usize = 50;
 
@@ -20,6 +23,16 @@ pub(super) enum Use {
     Ignored(String),
 }
 
+/// Whether a target holds classes: text, or few distinct whole numbers.
+pub(super) fn is_class(column: &ColumnProfile, rows: usize) -> bool {
+    !column.is_numeric() || is_few_whole(column, rows)
+}
+
+pub(super) fn is_few_whole(column: &ColumnProfile, rows: usize) -> bool {
+    let distinct = column.distinct();
+    column.is_whole && distinct <= MOST_CLASSES && distinct * ROWS_EACH <= rows
+}
+
 /// Whether its first text becomes a number without its commas.
 pub(super) fn has_commas(column: &ColumnProfile) -> bool {
     column
@@ -30,6 +43,19 @@ pub(super) fn has_commas(column: &ColumnProfile) -> bool {
 
 pub(super) fn commas(column: &ColumnProfile) -> String {
     format!("its numbers have commas{}, which are not read", example(column))
+}
+
+/// Whether all its texts are numbers with a sign of percent or of a currency.
+pub(super) fn has_units(column: &ColumnProfile) -> bool {
+    const UNITS: [char; 5] = ['%', '€', '$', '£', '¥'];
+    let is_number = |text: &str| text.replace(',', "").parse::<f64>().is_ok();
+    let mut texts = column.values().map(|(text, _)| text).filter(|text| !is_number(text)).peekable();
+    let is_it = |text: &str| is_number(text.trim_matches(|letter| UNITS.contains(&letter) || letter == ' '));
+    texts.peek().is_some() && texts.all(is_it)
+}
+
+pub(super) fn units_of_numbers(column: &ColumnProfile) -> String {
+    format!("its numbers have signs beside them{}, which are not read", example(column))
 }
 
 /// `, such as` its first text; nothing if all its cells are numbers.
@@ -80,6 +106,7 @@ pub(super) fn use_of(column: &ColumnProfile, rows: usize) -> Use {
     let is_marked = column.numbers > 0 && column.is_one_text;
     Use::Ignored(match distinct {
         _ if has_commas(column) => commas(column),
+        _ if has_units(column) => units_of_numbers(column),
         _ if column.name.is_empty() => "it has no name".to_owned(),
         0 => "it has no numbers and no text".to_owned(),
         1 => "all its values are equal".to_owned(),
@@ -124,6 +151,46 @@ pub(super) fn doubt(column: &ColumnProfile, purpose: &Use, rows: usize) -> Optio
 /// Whether a value stands in two rows or more, on average.
 fn repeats(column: &ColumnProfile, rows: usize) -> bool {
     !column.has_many() && column.distinct() * 2 <= rows
+}
+
+/// Sentences on the cells of a feature.
+pub(super) fn oddities(column: &ColumnProfile, purpose: &Use) -> Vec<String> {
+    if *purpose != Use::Number {
+        return Vec::new();
+    }
+    let dates = column.are_dates.then(|| {
+        format!(
+            "`{}` has dates written as numbers: between the last of a month and the next first they leap; count days instead, or \
+             `ignore` it",
+            column.name.escape_debug()
+        )
+    });
+    column.outliers.iter().cloned().chain(dates).collect()
+}
+
+/// Sentences on the cells of a target.
+pub(super) fn oddities_of_target(column: &ColumnProfile, is_class: bool, rows: usize) -> Vec<String> {
+    if !is_class {
+        return column.outliers.iter().cloned().collect();
+    }
+    let name = column.name.escape_debug();
+    let mut classes: Vec<&str> = column.values().map(|(class, _)| class).collect();
+    classes.sort_unstable_by_key(|class| (class.to_lowercase(), *class));
+    let alike = classes.chunk_by(|a, b| a.to_lowercase() == b.to_lowercase()).filter(|group| group.len() > 1);
+    let alike = alike.map(|group| {
+        group.iter().map(|class| format!("`{}`", class.escape_debug())).collect::<Vec<_>>().join(", ")
+    });
+    let alike = alike.take(MOST_CATEGORIES).collect::<Vec<_>>().join("; ");
+    let alike = (!alike.is_empty()).then(|| format!("classes of `{name}` differ in case alone: {alike}"));
+    let many = (classes.len() > MOST_CATEGORIES).then(|| {
+        let [count, rows] = [classes.len(), rows].map(|count| units::count(count as u64));
+        let more = if column.has_many() { " or more" } else { "" };
+        let first = classes.first().map(|class| shortened(class)).unwrap_or_default();
+        format!(
+            "`{name}` has {count}{more} classes, such as `{first}`, in {rows} rows: does it hold classes?"
+        )
+    });
+    alike.into_iter().chain(many).collect()
 }
 
 /// Whether a name is one of an index or an identifier: `id`, `customer_id`, `CustomerID`, `Unnamed: 0`.

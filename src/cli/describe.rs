@@ -29,7 +29,7 @@ pub fn describe(trial: &Trial, machine: &Machine, dataset: &Dataset) -> String {
     page.row("devices", devices_in_words(&trial.devices.requested, &trial.devices.used_names()));
     page.more(trial.devices.note.clone());
     shares(&mut page, trial);
-    data(&mut page, trial, &dataset.notes);
+    data(&mut page, trial, &[dataset.summary(), dataset.notes.clone()].concat());
     model(&mut page, trial);
     page.row("optimizer", optimizer(trial));
     steps(&mut page, trial);

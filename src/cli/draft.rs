@@ -6,8 +6,11 @@ use std::{
 };
 
 use super::{
-    column_use::{ROWS_EACH, Use, commas, doubt, has_commas, is_of_numbers, no_numbers, reason, use_of},
-    missing_cells::MissingCells,
+    column_use::{
+        MOST_CLASSES, ROWS_EACH, Use, commas, doubt, has_commas, has_units, is_class, no_numbers, oddities,
+        oddities_of_target, reason, units_of_numbers, use_of,
+    },
+    missing_cells::{MissingCells, take_markers_for_missing},
 };
 use crate::{
     data::{ColumnProfile, CsvProfile},
@@ -15,14 +18,15 @@ use crate::{
     units,
 };
 
-/// A column of whole numbers with more distinct values than this is not taken for classes.
-const MOST_CLASSES: usize = 20;
-
 /// Of fewer rows none are held out: one or two would not tell whether the model is better.
 const ROWS_TO_VALIDATE: usize = 10;
 
 /// Fewer rows are worth cross-validation.
 const ROWS_TO_FOLD: usize = 50;
+
+/// A class with a smaller share of the rows is rare; with fewer rows than this, none may be left to validate on.
+const RARE: f64 = 0.1;
+const FEWEST_OF_CLASS: u64 = 10;
 
 /// Columns that are left out are named up to this number; the draft has them all.
 const MOST_NOTES: usize = 10;
@@ -49,6 +53,7 @@ pub fn draft(
             _ if has_commas(target) => {
                 (commas(target), "write decimals with a point, thousands without a mark")
             }
+            _ if has_units(target) => (units_of_numbers(target), "write numbers alone"),
             0 | 1 => ("all its values are equal".to_owned(), OTHER),
             distinct
                 if !target.is_numeric()
@@ -87,27 +92,8 @@ pub fn draft(
     Ok((draft.text(), draft.notes(named)))
 }
 
-/// Texts such as `-` among the numbers of a column stand for missing values, in all columns: unless one of them is a class of
-/// the target or a category. `?` never is.
-fn take_markers_for_missing(profile: &mut CsvProfile, targets: &[usize]) {
-    let CsvProfile { columns, rows, .. } = profile;
-    let has_levels = |&(place, column): &(usize, &ColumnProfile)| match targets {
-        [target] if *target == place => {
-            let has_others = column.markers_among_numbers(*rows).next().is_none();
-            has_others || !is_of_numbers(column, *rows) || is_few_whole(column, *rows)
-        }
-        _ => !targets.contains(&place) && use_of(column, *rows) == Use::Category,
-    };
-    let of_levels = columns.iter().enumerate().filter(has_levels);
-    let levels: BTreeSet<String> =
-        of_levels.flat_map(|(_, column)| column.markers()).map(str::to_ascii_lowercase).collect();
-    let is_level = |text: &str| text != "?" && levels.contains(&text.to_ascii_lowercase());
-    let of_numbers = columns.iter().filter(|column| is_of_numbers(column, *rows));
-    let own = of_numbers.map(|column| column.markers_among_numbers(*rows).collect::<Vec<_>>());
-    let markers = own.filter(|own| !own.iter().any(|text| is_level(text))).flatten();
-    let markers: BTreeSet<String> = markers.map(str::to_owned).collect();
-    columns.iter_mut().for_each(|column| column.take_for_missing(&markers));
-}
+/// Numeric features that the draft names.
+const MOST_NUMBERS: usize = 40;
 
 const OTHER: &str = "`--target COLUMN` names another column";
 
@@ -143,16 +129,6 @@ fn targets_of(data: &Path, columns: &[ColumnProfile], words: &[String]) -> Resul
     Ok(found)
 }
 
-/// Whether a target holds classes: text, or few distinct whole numbers.
-fn is_class(column: &ColumnProfile, rows: usize) -> bool {
-    !column.is_numeric() || is_few_whole(column, rows)
-}
-
-fn is_few_whole(column: &ColumnProfile, rows: usize) -> bool {
-    let distinct = column.distinct();
-    column.is_whole && distinct <= MOST_CLASSES && distinct * ROWS_EACH <= rows
-}
-
 struct Draft<'a> {
     data: &'a Path,
     file: Option<&'a Path>,
@@ -181,7 +157,7 @@ impl Draft<'_> {
             notes
         };
         let left_out = shortened(self.left_out(), "are left out: the draft has their names and the reasons");
-        let doubts = shortened(self.doubts(), "may identify rows or groups: the draft has their names");
+        let doubts = shortened(self.doubts(), "columns are worth a look: the draft names them");
         target.into_iter().chain(missing).chain(left_out).chain(doubts).chain(self.repeats()).collect()
     }
 
@@ -206,10 +182,14 @@ impl Draft<'_> {
         self.uses.iter().filter_map(|(column, purpose)| reason(column, purpose)).collect()
     }
 
-    /// On features that may be identifiers of rows or groups.
+    /// On targets and features whose cells look odd, and on features that may be identifiers of rows or groups.
     fn doubts(&self) -> Vec<String> {
         let rows = self.profile.rows;
-        self.uses.iter().filter_map(|(column, purpose)| doubt(column, purpose, rows)).collect()
+        let targets = self.targets.iter().flat_map(|target| oddities_of_target(target, self.is_class, rows));
+        let of_feature = |(column, purpose): &(&ColumnProfile, Use)| {
+            doubt(column, purpose, rows).into_iter().chain(oddities(column, purpose))
+        };
+        targets.chain(self.uses.iter().flat_map(of_feature)).collect()
     }
 
     fn text(&self) -> String {
@@ -231,11 +211,6 @@ impl Draft<'_> {
         } else {
             ("mse", "\"l1\" and \"huber\" mind outliers less")
         };
-        let stopping = if self.validates() {
-            "\nearly_stopping = { patience = 10 }    # epochs without a better validation; the best weights are kept\n"
-        } else {
-            "    # without validation nothing stops it earlier\n"
-        };
         format!(
             "# Drafted for {}: {}, {}. Every line may be changed.\n\
              name = {}\n\n\
@@ -248,8 +223,7 @@ impl Draft<'_> {
              loss = \"{loss}\"    # {other}\n\n\
              [optimizer.adamw]\n\
              lr = 0.003\n\n\
-             [trainer]\n\
-             max_epochs = 100{stopping}{}",
+             {}{}",
             stem.escape_debug(),
             units::counted(*rows as u64, "row"),
             units::counted(columns.len() as u64, "column"),
@@ -261,16 +235,52 @@ impl Draft<'_> {
             },
             if self.profile.is_parquet { "parquet" } else { "csv" },
             self.source(),
-            match self.is_class {
-                _ if !self.validates() => "",
-                true => {
-                    "\n[logging]\nmetrics = [\"loss\", \"accuracy\", \"f1\"]    # confusion.csv comes with f1\n"
-                }
-                false => {
-                    "\n[logging]\nmetrics = [\"loss\", \"mae\", \"r2\"]    # mae in the target's own units\n"
-                }
-            },
+            self.trainer(),
+            self.logging(),
         )
+    }
+
+    fn trainer(&self) -> String {
+        let stopping = match self.validates() {
+            true => {
+                "\nearly_stopping = { patience = 10 }    # epochs without a better validation; the best weights are kept\n"
+            }
+            false => "    # without validation nothing stops it earlier\n",
+        };
+        let monitor = self.rare_class().map(|(class, share)| {
+            let class = class.escape_debug();
+            format!(
+                "monitor = \"validation.auc\"    # {share} are `{class}`: a good accuracy may miss them all\n"
+            )
+        });
+        format!(
+            "[trainer]\nmax_epochs = 100{stopping}{}\n\
+             [checkpoint]\nevery_minutes = 1.0    # `runner run --resume RUN` goes on after a kill\n",
+            monitor.unwrap_or_default()
+        )
+    }
+
+    fn logging(&self) -> &'static str {
+        match self.is_class {
+            _ if !self.validates() => "",
+            true if self.rare_class().is_some() => {
+                "\n[logging]\nmetrics = [\"loss\", \"auc\", \"f1\"]    # confusion.csv comes with f1\n"
+            }
+            true => {
+                "\n[logging]\nmetrics = [\"loss\", \"accuracy\", \"f1\"]    # confusion.csv comes with f1\n"
+            }
+            false => {
+                "\n[logging]\nmetrics = [\"loss\", \"mae\", \"r2\"]    # mae in the target's own units\n"
+            }
+        }
+    }
+
+    /// The rarest class and its share of the rows, if few have it, but enough for a ranking of those that validate.
+    fn rare_class(&self) -> Option<(&str, String)> {
+        let (class, count) = self.targets[0].values().min_by_key(|(class, count)| (*count, *class))?;
+        let share = count as f64 / (self.profile.rows - self.missing.rows_without_target) as f64;
+        let is_rare = self.is_class && self.validates() && count >= FEWEST_OF_CLASS && share < RARE;
+        is_rare.then(|| (class, units::percent(share)))
     }
 
     /// Whether rows are held out for validation.
@@ -326,6 +336,12 @@ impl Draft<'_> {
         let named = |wanted: &dyn Fn(&Use) -> bool| -> Vec<String> {
             self.uses.iter().filter(|(_, purpose)| wanted(purpose)).map(|(c, _)| quoted(&c.name)).collect()
         };
+        let numbers = named(&|purpose| *purpose == Use::Number);
+        if !numbers.is_empty() {
+            let shown = numbers.len().min(MOST_NUMBERS);
+            let more = units::and_more(numbers.len() - shown);
+            lines.push(format!("# numbers: {}{more}", numbers[..shown].join(", ")));
+        }
         let categories = named(&|purpose| *purpose == Use::Category);
         if !categories.is_empty() {
             let list = categories.join(", ");

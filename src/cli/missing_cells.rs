@@ -1,9 +1,34 @@
 //! The missing cells of a table, and what a drafted spec does about them.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 
-use super::column_use::Use;
-use crate::{data::ColumnProfile, units};
+use super::column_use::{Use, is_few_whole, is_of_numbers, use_of};
+use crate::{
+    data::{ColumnProfile, CsvProfile},
+    units,
+};
+
+/// Texts such as `-` among the numbers of a column stand for missing values, in all columns: unless one of them is a class of
+/// the target or a category. `?` never is.
+pub(super) fn take_markers_for_missing(profile: &mut CsvProfile, targets: &[usize]) {
+    let CsvProfile { columns, rows, .. } = profile;
+    let has_levels = |&(place, column): &(usize, &ColumnProfile)| match targets {
+        [target] if *target == place => {
+            let has_others = column.markers_among_numbers(*rows).next().is_none();
+            has_others || !is_of_numbers(column, *rows) || is_few_whole(column, *rows)
+        }
+        _ => !targets.contains(&place) && use_of(column, *rows) == Use::Category,
+    };
+    let of_levels = columns.iter().enumerate().filter(has_levels);
+    let levels: BTreeSet<String> =
+        of_levels.flat_map(|(_, column)| column.markers()).map(str::to_ascii_lowercase).collect();
+    let is_level = |text: &str| text != "?" && levels.contains(&text.to_ascii_lowercase());
+    let of_numbers = columns.iter().filter(|column| is_of_numbers(column, *rows));
+    let own = of_numbers.map(|column| column.markers_among_numbers(*rows).collect::<Vec<_>>());
+    let markers = own.filter(|own| !own.iter().any(|text| is_level(text))).flatten();
+    let markers: BTreeSet<String> = markers.map(str::to_owned).collect();
+    columns.iter_mut().for_each(|column| column.take_for_missing(&markers));
+}
 
 pub(super) struct MissingCells {
     /// Rows without a target, which nothing can be learned from.

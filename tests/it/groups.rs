@@ -73,6 +73,8 @@ fn visits_of_a_patient_are_in_one_part() {
     insta::assert_snapshot!(&checked.stdout[start..end], @r#"
     data       csv: 2 features, 2 classes
                133 rows to train on, 38 to validate on; 2.0 KiB resident on the device
+               numbers: `age`, `dose`
+               rows of each class: `0` 87, `1` 84
                19 rows set aside for a test
                40 groups of `patient`: 28 to train on, 7 to validate on, 5 set aside for a test
     "#);

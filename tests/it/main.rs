@@ -34,6 +34,7 @@ mod language;
 mod mlflow;
 mod moved;
 mod new_csv;
+mod new_csv_cells;
 mod new_csv_markers;
 mod new_csv_rows;
 mod notebooks;

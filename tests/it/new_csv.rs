@@ -66,6 +66,7 @@ fn a_table_with_text_and_missing_cells() {
     [data.csv]
     path = "penguins.csv"
     target = "species"    # 3 classes
+    # numbers: "bill_length_mm", "bill_depth_mm", "flipper_length_mm", "body_mass_g", "year"
     categorical = ["island", "sex"]    # text, a column of 0 and 1 for each value
     missing = "mean"    # fills 8 missing cells, takes 11 of text as a category; "drop" leaves 11 rows out
     standardize = true    # features to mean 0 and deviation 1
@@ -85,6 +86,9 @@ fn a_table_with_text_and_missing_cells() {
     max_epochs = 100
     early_stopping = { patience = 10 }    # epochs without a better validation; the best weights are kept
 
+    [checkpoint]
+    every_minutes = 1.0    # `runner run --resume RUN` goes on after a kill
+
     [logging]
     metrics = ["loss", "accuracy", "f1"]    # confusion.csv comes with f1
     "#);
@@ -97,7 +101,7 @@ fn a_table_with_text_and_missing_cells() {
 fn a_quantity() {
     let place = Sandbox::new("");
     let text = drafted(&place, &[DIABETES]);
-    let expected = "target = \"progression\"    # a quantity\nstandardize = true ";
+    let expected = "target = \"progression\"    # a quantity\n# numbers: ";
     assert!(text.contains(expected) && text.contains("standardize_target = true"), "{text}");
     let ran = place.run(&["-q"]).ended_by(0);
     assert!(ran.summary("best_value").parse::<f64>().unwrap() < 0.6);
@@ -113,8 +117,7 @@ fn several_quantities() {
     let rows: String = (0..90).map(row).collect();
     fs::write(place.path().join("two.csv"), format!("x,y,\"z, in mm\",word\n{rows}")).unwrap();
     let text = drafted(&place, &["two.csv", "--target", "y", "--target", "z, in mm"]);
-    let expected =
-        "target = [\"y\", \"z, in mm\"]    # quantities, an output for each\ncategorical = [\"word\"]";
+    let expected = "target = [\"y\", \"z, in mm\"]    # quantities, an output for each\n# numbers: \"x\"\ncategorical = [\"word\"]";
     assert!(text.contains(expected) && text.contains("out_features = 2 }"), "{text}");
     place.run(&["-q", "data.split.test=0.1"]).ended_by(0);
     assert!(drafted(&place, &["two.csv", "--target", "x, y"]).contains("target = [\"x\", \"y\"] "));
@@ -146,6 +149,7 @@ fn columns_that_do_not_help_are_left_out() {
     [data.csv]
     path = "a.csv"
     target = "5"    # 2 whole numbers, taken for classes; as a quantity: loss = "mse" and out_features = 1
+    # numbers: "4"
     # `0` is left out: it counts the rows
     # `1` is left out: all its values are equal
     # `2` is left out: it has 60 different texts, such as `word 1`: too many for categories
@@ -178,7 +182,7 @@ fn the_terminal_names_columns_that_are_left_out() {
     `a` is left out: 10 of its 80 cells are `n.k.`, which is no finite number; `missing_values` names texts that stand for missing ones
     `two` is left out: 32 of its 80 cells are no finite numbers, such as `-`; `missing_values` names texts that stand for missing ones
     `date` is left out: it has 80 different texts, such as `2024-01-100`: too many for categories
-    `share` is left out: it has 80 different texts, such as `100%`: too many for categories
+    `share` is left out: its numbers have signs beside them, such as `100%`, which are not read
     `price` is left out: its numbers have commas, such as `1,100`, which are not read
     wrote spec2.toml and runner.schema.json for editors; next: runner check spec2.toml
     ");
@@ -229,7 +233,7 @@ fn a_header_may_lack_the_name_of_an_index() {
     let ended = place.runner(&["new", "csv", "sub/spec.toml", "--from", "sub/pandas.csv"]);
     assert_eq!(ended.code, Some(0), "{ended:?}");
     let text = fs::read_to_string(place.path().join("sub/spec.toml")).unwrap();
-    let expected = "path = \"pandas.csv\"\ntarget = \"y\"    # 2 classes\n# `` is left out: it has no name\nignore = [\"\"]\n";
+    let expected = "path = \"pandas.csv\"\ntarget = \"y\"    # 2 classes\n# numbers: \"a\"\n# `` is left out: it has no name\nignore = [\"\"]\n";
     assert!(text.contains(expected) && text.contains("\nname = \"spec\"\n"), "{text}");
     assert_eq!(place.runner(&["check", "sub/spec.toml"]).code, Some(0));
 }
@@ -281,6 +285,7 @@ fn a_table_of_few_rows() {
     [data.csv]
     path = "few.csv"
     target = "y"    # a quantity
+    # numbers: "x"
     standardize = true    # features to mean 0 and deviation 1
     standardize_target = true    # losses are in the target's deviations
     validation_fraction = 0.0    # too few rows to hold some out
@@ -298,6 +303,9 @@ fn a_table_of_few_rows() {
 
     [trainer]
     max_epochs = 100    # without validation nothing stops it earlier
+
+    [checkpoint]
+    every_minutes = 1.0    # `runner run --resume RUN` goes on after a kill
     "#);
 }
 

@@ -26,6 +26,7 @@ fn markers_of_missing_values() {
     insta::assert_snapshot!(text.split("[model]").next().unwrap().split("[data.csv]").last().unwrap().trim(), @r#"
     path = "a.csv"
     target = "y"    # a quantity
+    # numbers: "a", "b"
     categorical = ["kind"]    # text, a column of 0 and 1 for each value
     missing = "mean"    # drops 16 rows without a target, fills 60 missing cells, takes 17 of text as a category; "drop" leaves 80 rows out
     missing_values = ["NA", "n/a", "NaN", "null", "-", "?", "unknown"]    # `-` of `y`, `?` of `a`, `?`, `unknown` of `b`, `?` of `kind`

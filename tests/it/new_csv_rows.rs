@@ -35,6 +35,7 @@ fn columns_that_identify_rows() {
     insta::assert_snapshot!(source(&text), @r#"
     path = "a.csv"
     target = "price"    # a quantity
+    # numbers: "code", "area", "width"
     # `id` is left out: by its name it identifies rows, and nearly every row has another number
     # `HouseID` is left out: by its name it identifies rows, and nearly every row has another number
     ignore = ["id", "HouseID"]
@@ -58,6 +59,7 @@ fn rows_without_a_target() {
     insta::assert_snapshot!(source(&text), @r#"
     path = "a.csv"
     target = "y"    # a quantity
+    # numbers: "a", "b"
     missing = "mean"    # drops 1 row without a target, fills 334 missing cells; "drop" leaves 335 rows out
     standardize = true    # features to mean 0 and deviation 1
     standardize_target = true    # losses are in the target's deviations

@@ -24,6 +24,7 @@ mod raw;
 mod rows;
 mod scale;
 mod split;
+mod summary;
 mod synthetic;
 mod weights;
 

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 
 use super::{
     columns::Columns,
+    fitting,
     stored::{ColumnKind, StoredColumn},
     table::{Table, Words},
     text::MAX_PROBLEMS,
@@ -16,6 +17,7 @@ use crate::{
         split::{RowUse, Split},
     },
     spec::{Csv, Missing, Problem},
+    units,
 };
 
 /// The most categories of a column. With more it is an identifier, and one-hot features would need memory
@@ -246,12 +248,23 @@ impl FeatureFit {
     /// Sentences for the run's log.
     pub(super) fn notes(&self, columns: &Columns) -> Vec<String> {
         let mut notes = Vec::new();
-        for (fit, &column) in self.numeric.iter().zip(&columns.numeric).filter(|(fit, _)| fit.filled > 0) {
-            let (cells, name) = (if fit.filled == 1 { "cell" } else { "cells" }, columns.name(column));
-            notes.push(format!(
-                "filled {} missing {cells} of `{name}` with {}, the mean of its training rows",
-                fit.filled, fit.fill as f32
-            ));
+        let filled: Vec<_> =
+            self.numeric.iter().zip(&columns.numeric).filter(|(fit, _)| fit.filled > 0).collect();
+        match &filled[..] {
+            [] => {}
+            [(fit, column)] => notes.push(format!(
+                "filled {} of `{}` with {}, the mean of its training rows",
+                units::counted(fit.filled as u64, "missing cell"),
+                columns.name(**column),
+                units::shortest(fit.fill as f32)
+            )),
+            all => {
+                let each = all.iter().map(|(fit, column)| {
+                    format!("`{}` {}", columns.name(**column), units::count(fit.filled as u64))
+                });
+                let each: Vec<String> = each.collect();
+                notes.push(format!("filled missing cells with means of training rows: {}", fitting(&each)));
+            }
         }
         for (fit, &column) in self.categorical.iter().zip(&columns.categorical) {
             let missing = if fit.missing { ", one of them for missing cells" } else { "" };

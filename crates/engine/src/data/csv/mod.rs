@@ -14,6 +14,7 @@ mod faults;
 mod fit;
 mod missing;
 mod new_rows;
+mod outliers;
 #[cfg(feature = "parquet")]
 mod parquet;
 #[cfg(not(feature = "parquet"))]
@@ -114,7 +115,8 @@ fn open_with(
     let notes = left_out(&columns).into_iter().chain(split.note()).chain(grouped);
     let notes = notes.chain(dropped(spec, &table, ""));
     let mut notes: Vec<String> = notes.chain(features.notes(&columns)).collect();
-    let warnings = constant(&columns, &train_x, features.width());
+    let mut warnings = constant(&columns, &train_x, features.width());
+    warnings.extend(outliers::warnings(spec, &table));
     let preprocessing = serde_json::to_value(StoredCsv {
         source: "csv".to_owned(),
         features: features.stored(spec, &columns),
@@ -152,17 +154,21 @@ fn constant(columns: &Columns, rows: &[f32], width: usize) -> Vec<String> {
 
 /// Names the columns of the training file that are not read, as many as fit on a line.
 fn left_out(columns: &Columns) -> Option<String> {
-    let names = columns.unused(&[]);
+    let names: Vec<String> = columns.unused(&[]).iter().map(|name| format!("`{name}`")).collect();
+    let [left, all] = [names.len(), columns.names.len()].map(|count| units::count(count as u64));
+    (!names.is_empty()).then(|| format!("left out {left} of {all} columns: {}", fitting(&names)))
+}
+
+/// As many words as fit on a line, but at least one, and the number of the others.
+fn fitting(words: &[String]) -> String {
     let mut room = NAMES_WIDTH;
-    let fits = |name: &&String| {
-        let (before, width) = (room, name.chars().count() + "``, ".len());
+    let fits = |word: &&String| {
+        let (before, width) = (room, word.chars().count() + ", ".len());
         room = room.saturating_sub(width);
         before == NAMES_WIDTH || before >= width
     };
-    let shown: Vec<String> = names.iter().take_while(fits).map(|name| format!("`{name}`")).collect();
-    let more = units::and_more(names.len() - shown.len());
-    let [left, all] = [names.len(), columns.names.len()].map(|count| units::count(count as u64));
-    (!names.is_empty()).then(|| format!("left out {left} of {all} columns: {}{more}", shown.join(", ")))
+    let shown: Vec<&str> = words.iter().take_while(fits).map(String::as_str).collect();
+    shown.join(", ") + &units::and_more(words.len() - shown.len())
 }
 
 fn dropped(spec: &Csv, table: &Table<'_>, which: &str) -> Option<String> {

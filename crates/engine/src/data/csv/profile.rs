@@ -1,12 +1,12 @@
 //! Guesses what a file holds, before there is a spec for it.
 
 use std::{
-    collections::{BTreeMap, BTreeSet, HashSet},
+    collections::{BTreeMap, BTreeSet, HashMap, HashSet},
     hash::{DefaultHasher, Hash, Hasher},
     path::Path,
 };
 
-use super::{missing::MissingCells, parquet, text::Text};
+use super::{missing::MissingCells, outliers::Outliers, parquet, text::Text};
 use crate::{data::file, spec::Problem};
 
 /// Separators that are tried.
@@ -54,6 +54,10 @@ pub struct ColumnProfile {
     pub counts_rows: bool,
     /// Whether all numbers are integers, and at least nine of ten rows have one of their own; repeated rows count once.
     pub is_nearly_unique: bool,
+    /// Whether all numbers are dates such as 20240604.
+    pub are_dates: bool,
+    /// A sentence on numbers far from all others.
+    pub outliers: Option<String>,
     /// The first cell that is neither missing nor a number.
     pub text: Option<String>,
     /// Whether all such cells are equal.
@@ -62,11 +66,13 @@ pub struct ColumnProfile {
     markers: BTreeMap<String, Vec<u32>>,
     /// Those of them that were taken for missing values.
     pub taken: Vec<String>,
-    /// Distinct values other than missing ones, up to a thousand.
-    distinct: HashSet<String>,
+    /// Distinct values other than missing ones, up to a thousand, and the rows that have each.
+    distinct: HashMap<String, u64>,
     /// The bits of its distinct numbers, as long as all are integers.
     whole: HashSet<u64>,
     last: f64,
+    /// All its numbers, until the table was read.
+    all: Vec<f64>,
 }
 
 impl CsvProfile {
@@ -127,6 +133,7 @@ impl CsvProfile {
                 is_whole: true,
                 counts_rows: true,
                 is_one_text: true,
+                are_dates: true,
                 ..Default::default()
             })
             .collect();
@@ -154,7 +161,9 @@ impl CsvProfile {
         if rows == 0 {
             return Err(file::problem(&text.path, "a header and no rows"));
         }
-        columns.iter_mut().for_each(|column| column.finish(seen.len()));
+        for (place, column) in columns.iter_mut().enumerate() {
+            column.finish(seen.len(), place, (text, header, &missing));
+        }
         let repeated = rows - seen.len();
         Ok(Self { is_parquet, delimiter: text.delimiter(), header, rows, repeated, columns })
     }
@@ -172,15 +181,19 @@ impl ColumnProfile {
             self.missing.push(row);
             return;
         }
-        if self.distinct.len() < MOST_DISTINCT && !self.distinct.contains(cell) {
-            self.distinct.insert(cell.to_owned());
+        if let Some(count) = self.distinct.get_mut(cell) {
+            *count += 1;
+        } else if self.distinct.len() < MOST_DISTINCT {
+            self.distinct.insert(cell.to_owned(), 1);
         }
         match missing.number(cell) {
             Ok(value) => {
                 self.is_whole &= value.fract() == 0.0;
+                self.are_dates &= is_date(cell);
                 self.counts_rows &= self.is_whole && (self.numbers == 0 || value == self.last + 1.0);
                 self.numbers += 1;
                 self.last = value;
+                self.all.push(value);
                 if self.is_whole {
                     self.whole.insert(value.to_bits());
                 } else {
@@ -196,8 +209,12 @@ impl ColumnProfile {
         }
     }
 
-    /// Once all of the table was read, of which `rows` rows are different.
-    fn finish(&mut self, rows: usize) {
+    /// Once all of the table was read, of which `rows` rows are different; it is column `place` of the text.
+    fn finish(&mut self, rows: usize, place: usize, table: (&Text, bool, &MissingCells)) {
+        let found = Outliers::find(std::mem::take(&mut self.all).into_iter());
+        let name = format!("`{}`", file::printable(&self.name));
+        self.outliers = found.map(|found| found.in_words(table, place, &name));
+        self.are_dates &= self.numbers > 0;
         let whole = std::mem::take(&mut self.whole).len();
         self.is_nearly_unique = whole > 0 && whole * 10 >= rows * 9;
     }
@@ -222,10 +239,15 @@ impl ColumnProfile {
             return;
         }
         self.missing.extend(self.taken.iter().filter_map(|cell| self.markers.get(cell)).flatten());
-        self.distinct.retain(|cell| !is_one(cell));
+        self.distinct.retain(|cell, _| !is_one(cell));
         let usual = MissingCells::usual();
-        let others = || self.distinct.iter().filter(|cell| usual.number(cell).is_err());
+        let others = || self.distinct.keys().filter(|cell| usual.number(cell).is_err());
         (self.text, self.is_one_text) = (others().min().cloned(), others().count() < 2);
+    }
+
+    /// The distinct values that were counted, other than missing ones, and the rows that have each; in any order.
+    pub fn values(&self) -> impl Iterator<Item = (&str, u64)> {
+        self.distinct.iter().map(|(value, count)| (value.as_str(), *count))
     }
 
     /// Number of distinct values other than missing ones; a thousand means a thousand or more.
@@ -242,6 +264,16 @@ impl ColumnProfile {
     pub fn is_numeric(&self) -> bool {
         self.text.is_none() && self.numbers > 0
     }
+}
+
+/// Whether a cell is a date of the years 1900 to 2099 in eight digits.
+fn is_date(cell: &str) -> bool {
+    let part = |from: usize, to: usize| cell.get(from..to).and_then(|digits| digits.parse::<u32>().ok());
+    cell.len() == 8
+        && cell.bytes().all(|byte| byte.is_ascii_digit())
+        && part(0, 4).is_some_and(|year| (1900..2100).contains(&year))
+        && part(4, 6).is_some_and(|month| (1..=12).contains(&month))
+        && part(6, 8).is_some_and(|day| (1..=31).contains(&day))
 }
 
 fn is_marker(cell: &str) -> bool {

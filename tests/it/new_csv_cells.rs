@@ -1,0 +1,181 @@
+//! `runner new csv` and `runner check` on cells that a table of one's own has: mistyped numbers, stand-ins for missing ones, dates,
+//! percentages, classes that few rows have.
+
+use std::fs;
+
+use super::{
+    new_csv::drafted,
+    process::{Ended, Sandbox},
+};
+
+/// 300 rows of a customer's income and age, with those cells changed that `change` gives another text for.
+fn customers(place: &Sandbox, change: impl Fn(usize, &str) -> Option<&'static str>) {
+    let cell = |n: usize, name: &str, own: String| change(n, name).map_or(own, str::to_owned);
+    let row = |n: usize| {
+        let income = cell(n, "income", (12_000 + n * 37 % 150 * 200).to_string());
+        let age = cell(n, "age", (18 + n * 7 % 60).to_string());
+        let left = cell(n, "left", if n.is_multiple_of(3) { "yes" } else { "no" }.to_owned());
+        format!("{income},{age},{left}\n")
+    };
+    let rows: String = (0..300).map(row).collect();
+    fs::write(place.path().join("a.csv"), format!("income,age,left\n{rows}")).unwrap();
+}
+
+fn new(place: &Sandbox, more: &[&str]) -> Ended {
+    place.runner(&[&["new", "csv", "--from", "a.csv"], more].concat())
+}
+
+/// The cells are named where the table is drafted, checked and trained on; the draft has the sentence beside the column.
+#[test]
+fn numbers_far_from_all_others() {
+    let place = Sandbox::new("");
+    customers(&place, |_, _| None);
+    let told = new(&place, &["--target", "left"]);
+    assert_eq!((told.code, told.stderr.as_str()), (Some(0), ""));
+    let text = drafted(&place, &["a.csv", "--target", "left"]);
+    assert!(text.contains("\n# numbers: \"income\", \"age\"\nstandardize = true "), "{text}");
+    assert_eq!(place.runner(&["check", "spec.toml", "-q"]).stderr, "");
+    customers(&place, |n, name| match (n, name) {
+        (6, "income") => Some("999999999"),
+        (n, "age") if n % 20 == 7 => Some("-999"),
+        _ => None,
+    });
+    let income = "`income`: `999999999` in line 8 is far from all its other numbers, between 12000 and 41800: correct it, or name \
+                  what stands for a missing value in `missing_values`\n";
+    let age = "`age`: 15 of its 300 numbers, the first `-999` in line 9, are far from all others, between 18 and 77: correct \
+               them, or name what stands for a missing value in `missing_values`\n";
+    assert_eq!(new(&place, &["--target", "left"]).stderr, format!("{income}{age}"));
+    let text = drafted(&place, &["a.csv", "--target", "left"]);
+    assert!(text.contains(&format!("\n# {income}# {age}standardize = true ")), "{text}");
+    let warned = format!("warning: column {income}warning: column {age}");
+    assert_eq!(place.runner(&["check", "spec.toml", "-q"]).stderr, warned);
+    let ran = place.run(&["-q", "trainer.max_epochs=1"]);
+    assert!(ran.ended.code == Some(0) && ran.ended.stderr.contains(&warned), "{:?}", ran.ended);
+    // The way out.
+    let ways = ["data.csv.missing=mean", "data.csv.missing_values=[\"-999\", \"999999999\"]"];
+    let ended = place.runner(&["check", "spec.toml", ways[0], ways[1]]);
+    assert_eq!((ended.code, ended.stderr.as_str()), (Some(0), ""));
+    assert!(
+        ended.stdout.contains(" filled missing cells with means of training rows: `income` 1, `age` 15\n"),
+        "{ended:?}"
+    );
+    // A quantity to predict is looked at, too.
+    let income = income.replace("`income`", "the target column `income`");
+    let ended = place.runner(&[
+        "check",
+        "spec.toml",
+        "-q",
+        "data.csv.target=income",
+        "data.csv.categorical=[\"left\"]",
+        "model.loss=mse",
+        "logging.metrics=[\"loss\"]",
+        "~data.split",
+        "model.layers=[{ linear = { out_features = 1 } }]",
+    ]);
+    assert!(ended.stderr.contains(&format!("warning: {income}")), "{ended:?}");
+}
+
+/// The lines on the columns, and on the classes.
+#[test]
+fn check_names_numbers_and_counts_classes() {
+    let place = Sandbox::new("");
+    customers(&place, |_, _| None);
+    drafted(&place, &["a.csv", "--target", "left"]);
+    let page = place.runner(&["check", "spec.toml"]).stdout;
+    let lines =
+        "\n             numbers: `income`, `age`\n             rows of each class: `no` 200, `yes` 100\n";
+    assert!(page.contains(lines), "{page}");
+}
+
+#[test]
+fn dates_percentages_and_sums_of_money() {
+    let place = Sandbox::new("");
+    let row = |n: usize| {
+        format!("2024{:02}{:02},{}%,€{}.50,{}.5\n", n % 12 + 1, n % 28 + 1, n % 9, 41_830 + n, n % 31)
+    };
+    let rows: String = (0..200).map(row).collect();
+    fs::write(place.path().join("a.csv"), format!("signup,share,paid,y\n{rows}")).unwrap();
+    let told = new(&place, &["--target", "y"]);
+    let signs = |name: &str, cell: &str| {
+        format!(
+            "`{name}` is left out: its numbers have signs beside them, such as `{cell}`, which are not read\n"
+        )
+    };
+    let dates = "`signup` has dates written as numbers: between the last of a month and the next first they leap; count days \
+                 instead, or `ignore` it\n";
+    assert_eq!(told.stderr, format!("{}{}{dates}", signs("share", "0%"), signs("paid", "€41830.50")));
+    let refused = new(&place, &["--target", "share"]);
+    let words = "error: `share` cannot be predicted: its numbers have signs beside them, such as `0%`, which are not read\n \
+                 = hint: write numbers alone\n";
+    assert_eq!((refused.code, refused.stderr.as_str()), (Some(2), words));
+}
+
+/// Classes that look like mistakes.
+#[test]
+fn odd_classes() {
+    let place = Sandbox::new("");
+    customers(&place, |n, name| (name == "left" && n % 40 == 0).then_some(["Yes", "No"][n / 40 % 2]));
+    let words = "classes of `left` differ in case alone: `No`, `no`; `Yes`, `yes`\n";
+    assert_eq!(new(&place, &["--target", "left"]).stderr, words);
+    assert!(drafted(&place, &["a.csv", "--target", "left"]).contains(&format!("\n# {words}")));
+    let rows: String = (0..400).map(|n| format!("{}.5,day {}\n", n % 37, n % 150)).collect();
+    fs::write(place.path().join("a.csv"), format!("x,signup date\n{rows}")).unwrap();
+    let words = "`signup date` has 150 classes, such as `day 0`, in 400 rows: does it hold classes?\n";
+    assert_eq!(new(&place, &["--target", "signup date"]).stderr, words);
+}
+
+/// Where few rows have a class, the draft judges by a ranking; a model that hardly predicts it is called so, though it may predict it
+/// for some rows.
+#[test]
+fn a_class_of_few_rows() {
+    let place = Sandbox::new("");
+    customers(&place, |n, name| (name == "left").then_some(if n.is_multiple_of(12) { "yes" } else { "no" }));
+    let text = drafted(&place, &["a.csv", "--target", "left"]);
+    let trainer = text.split("[trainer]\n").last().unwrap();
+    insta::assert_snapshot!(trainer, @r#"
+    max_epochs = 100
+    early_stopping = { patience = 10 }    # epochs without a better validation; the best weights are kept
+    monitor = "validation.auc"    # 8.33 % are `yes`: a good accuracy may miss them all
+
+    [checkpoint]
+    every_minutes = 1.0    # `runner run --resume RUN` goes on after a kill
+
+    [logging]
+    metrics = ["loss", "auc", "f1"]    # confusion.csv comes with f1
+    "#);
+    let ran = place.run(&["-q", "trainer.max_epochs=2"]).ended_by(0);
+    assert!(
+        ran.metrics().only("split", "validation").f64s("auc").iter().all(|auc| (0.0..=1.0).contains(auc))
+    );
+    // One row in 200 of `yes` tells itself apart; the others cannot be told from those of `no`.
+    let row = |n: usize| {
+        let class = if n.is_multiple_of(10) { "yes" } else { "no" };
+        format!("{},{}.5,{class}\n", if n.is_multiple_of(200) { 40 } else { 0 }, n % 7)
+    };
+    let rows: String = (0..2000).map(row).collect();
+    fs::write(place.path().join("a.csv"), format!("x,z,left\n{rows}")).unwrap();
+    drafted(&place, &["a.csv", "--target", "left"]);
+    let ended = place.run(&["-q", "data.csv.validation_path=a.csv", "~data.split"]).ended;
+    let words = "warning: the rows to validate on are those to train on\n\
+                 warning: of 2,000 rows to validate on, the model predicts hardly any as `yes` for 10, though 200 have it; \
+                 `model.class_weights=balanced` lets their rows count for more\n";
+    assert_eq!((ended.code, ended.stderr.as_str()), (Some(0), words));
+}
+
+/// A line that Excel writes, and a path that only a shell knows.
+#[test]
+fn what_other_programs_write() {
+    let place = Sandbox::new("");
+    customers(&place, |_, _| None);
+    drafted(&place, &["a.csv", "--target", "left"]);
+    let text = fs::read_to_string(place.path().join("a.csv")).unwrap();
+    fs::write(place.path().join("a.csv"), format!("sep=,\n{text}")).unwrap();
+    let words = "error: `sep=,` names the separator for Excel, and no columns\n";
+    for ended in [new(&place, &["--target", "left"]), place.runner(&["check", "spec.toml"])] {
+        assert!(ended.code == Some(2) && ended.stderr.starts_with(words), "{ended:?}");
+        assert!(ended.stderr.ends_with(" = hint: remove this line\n"), "{ended:?}");
+    }
+    let ended = place.runner(&["check", "spec.toml", "data.csv.path=~/a.csv"]);
+    let hint = " = hint: `~` is the home folder in a shell alone: write the path of that folder\n";
+    assert!(ended.code == Some(2) && ended.stderr.ends_with(hint), "{ended:?}");
+}
