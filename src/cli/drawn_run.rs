@@ -23,9 +23,6 @@ use crate::{
     run::{Exit, print_coloured, print_coloured_stderr, print_error},
 };
 
-/// What is drawn.
-const METRIC: &str = "loss";
-
 const ENDING: &str =
     "the run was asked to end, and saves what it has; Ctrl-C again, after two seconds, ends it at once";
 
@@ -48,7 +45,7 @@ pub fn run(arguments: &[OsString]) -> Result<Exit, Exit> {
     let [out, err] = printed.map(|text| text.and_then(|text| text.join().ok()).unwrap_or_default());
     let curves = printed_folder(&out).and_then(|folder| look(&folder.to_string_lossy()).ok());
     let shown =
-        curves.map_or(Exit::Done, |moment| print_coloured(&format!("{}\n", text(&moment, None, METRIC))));
+        curves.map_or(Exit::Done, |moment| print_coloured(&format!("{}\n", text(&moment, None, None))));
     print_coloured_stderr(&err);
     let exit = match status.map(|status| (status.code(), status.signal())) {
         Ok((Some(0), _)) => Exit::Done,
@@ -76,7 +73,7 @@ fn draw(child: &mut Child, mut screen: Screen) -> (Result<(), Exit>, bool) {
             has_folder = true;
             if let (Ok(()), Ok(mut moment)) = (&result, look(&folder.to_string_lossy())) {
                 moment.lines.extend((count > 0).then(|| ENDING.to_owned()));
-                result = screen.draw(&moment, METRIC);
+                result = screen.draw(&moment, None);
             }
         }
         while begun.elapsed() < INTERVAL

@@ -14,6 +14,6 @@ pub fn plot(options: &PlotOptions) -> Result<Exit, Exit> {
         color: anstream::stdout().current_choice() != anstream::ColorChoice::Never,
         linear: options.linear,
     };
-    let request = PlotRequest { paths: &options.paths, metric: &options.metric, style };
+    let request = PlotRequest { paths: &options.paths, metric: options.metric.as_deref(), style };
     report::plot(&request).map(|text| print_coloured(&text)).map_err(refuse)
 }

@@ -44,7 +44,7 @@ fn follow(options: &WatchOptions, mut moment: Moment) -> Result<(), Exit> {
     while (!moment.is_over || share_read() < 1.0) && !screen.is_to_end() {
         let begun = Instant::now();
         if is_terminal {
-            screen.draw(&moment, &options.metric)?;
+            screen.draw(&moment, options.metric.as_deref())?;
         } else if !moment.is_over && line != moment.lines[1..].join("; ") {
             line = moment.lines[1..].join("; ");
             print_or_end(&format!("{}\n", escape_controls(&line)))?;
@@ -65,7 +65,7 @@ fn follow(options: &WatchOptions, mut moment: Moment) -> Result<(), Exit> {
     }
     screen.leave()?;
     moment = look(&options.path).unwrap_or(moment);
-    print_or_end(&text(&moment, None, &options.metric))
+    print_or_end(&text(&moment, None, options.metric.as_deref()))
 }
 
 pub(super) fn look(path: &str) -> Result<Moment, ReportError> {
@@ -103,7 +103,7 @@ impl Screen {
     }
 
     /// Draws the whole screen, overwriting the previous lines.
-    pub(super) fn draw(&mut self, moment: &Moment, metric: &str) -> Result<(), Exit> {
+    pub(super) fn draw(&mut self, moment: &Moment, metric: Option<&str>) -> Result<(), Exit> {
         let enter = if std::mem::replace(&mut self.is_entered, true) { "" } else { ENTER };
         if !enter.is_empty() {
             self.keys = Keys::listen();
@@ -129,7 +129,7 @@ fn as_it_is(text: &str) -> Result<(), Exit> {
 }
 
 /// As high as the terminal, with room for a prompt.
-pub(super) fn text(moment: &Moment, machine: Option<&str>, metric: &str) -> String {
+pub(super) fn text(moment: &Moment, machine: Option<&str>, metric: Option<&str>) -> String {
     let (width, height) = size();
     let color = anstream::stdout().current_choice() != anstream::ColorChoice::Never;
     let most = if io::stdout().is_terminal() { width } else { usize::MAX };

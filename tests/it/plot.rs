@@ -106,6 +106,24 @@ fn several_runs() {
     ");
 }
 
+/// Several runs are drawn by what they monitor, as `compare` ranks them; one run, or runs that monitor different metrics, by the loss.
+#[test]
+fn several_runs_are_drawn_by_what_they_monitor() {
+    let place = Sandbox::new(LINREG);
+    for name in ["a", "b"] {
+        run(&place, name, "1,1,validation,8,3,0.5,0.1\n9,1,validation,8,1,0.75,0.1\n");
+        let spec = "name = \"a\"\ntrainer.monitor = \"validation.accuracy\"\n";
+        fs::write(place.path().join("runs").join(name).join("spec.toml"), spec).unwrap();
+    }
+    let title =
+        |paths: &[&str]| place.runner(&[&["plot"], paths].concat()).stdout.lines().next().unwrap().to_owned();
+    assert_eq!(title(&["runs"]), "validation accuracy");
+    assert_eq!(title(&["runs", "--metric", "loss"]), "validation loss");
+    assert_eq!(title(&["runs/a"]), "runs/a");
+    run(&place, "c", "1,1,validation,8,3,0.5,0.1\n9,1,validation,8,1,0.75,0.1\n");
+    assert_eq!(title(&["runs"]), "validation loss");
+}
+
 /// If there are many runs, only the best are drawn, and the title says so.
 #[test]
 fn the_best_of_many_runs() {

@@ -210,9 +210,10 @@ pub struct PlotOptions {
     /// Run folders, sweep folders, or globs of them
     #[arg(value_name = "RUN", required = true, add = run_path())]
     pub paths: Vec<String>,
-    /// A column of `metrics.csv`, of one split where it is named: `validation.loss`
-    #[arg(long, value_name = "METRIC", default_value = "loss")]
-    pub metric: String,
+    /// A column of `metrics.csv`, of one split where it is named: `validation.loss` [default: what several runs monitor, else the
+    /// loss]
+    #[arg(long, value_name = "METRIC")]
+    pub metric: Option<String>,
     /// A linear axis [default: logarithmic where values span a factor of 50]
     #[arg(long)]
     pub linear: bool,
@@ -251,9 +252,10 @@ pub struct WatchOptions {
     /// A run, a sweep, or a folder of them, of which the newest is watched
     #[arg(value_name = "PATH", default_value_t = runs_dir().to_string_lossy().into_owned(), add = run_path())]
     pub path: String,
-    /// A column of `metrics.csv`, of one split where it is named: `validation.loss`
-    #[arg(long, value_name = "METRIC", default_value = "loss")]
-    pub metric: String,
+    /// A column of `metrics.csv`, of one split where it is named: `validation.loss` [default: what several runs monitor, else the
+    /// loss]
+    #[arg(long, value_name = "METRIC")]
+    pub metric: Option<String>,
 }
 
 #[derive(Args)]

@@ -69,8 +69,8 @@ impl Moment {
         Ok(Self { lines, trials, is_over, folder })
     }
 
-    /// The curves of a metric, or a message on why there are none.
-    pub fn curves(&self, metric: &str, style: Style) -> String {
+    /// The curves of a metric, as [`plot`] draws them, or a message on why there are none.
+    pub fn curves(&self, metric: Option<&str>, style: Style) -> String {
         let paths = [self.folder.display().to_string()];
         plot(&PlotRequest { paths: &paths, metric, style }).unwrap_or_else(|e| format!("{e}\n"))
     }

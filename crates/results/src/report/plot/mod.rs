@@ -8,11 +8,13 @@ use std::path::{Path, PathBuf};
 use super::{
     ReportError,
     find::{find, is_sweep, run_folders},
+    grouping::distinct,
+    leaves::Leaves,
     live, parallel,
     run::more_is_better,
     series::Series,
 };
-use crate::units;
+use crate::{spec::Monitor, units};
 pub use chart::Style;
 use chart::draw;
 pub(super) use chart::{Axis, is_log, shortened, tick_label};
@@ -29,22 +31,24 @@ const SPLITS: [&str; 2] = ["train", "validation"];
 pub struct PlotRequest<'a> {
     /// Paths as for `compare`.
     pub paths: &'a [String],
-    /// A column of `metrics.csv`, or one with its split: `loss`, `train.loss`, `validation.accuracy`.
-    pub metric: &'a str,
+    /// A column of `metrics.csv`, or one with its split: `loss`, `train.loss`, `validation.accuracy`; without it the metric that
+    /// several runs monitor, else the loss.
+    pub metric: Option<&'a str>,
     /// Size and look.
     pub style: Style,
 }
 
 /// Draws a metric over the steps: both splits of a single run, or one curve for each of several runs.
 pub fn plot(request: &PlotRequest<'_>) -> Result<String, ReportError> {
-    let (split, column) = match request.metric.split_once('.') {
+    let folders = run_folders(find(request.paths)?)?;
+    let metric = request.metric.map_or_else(|| monitored(&folders), str::to_owned);
+    let (split, column) = match metric.split_once('.') {
         Some((split @ ("train" | "validation"), column)) => (Some(split), column),
-        _ => (None, request.metric),
+        _ => (None, &*metric),
     };
-    let Read { all, mut runs, with_values, with_split } =
-        Read::new(&run_folders(find(request.paths)?)?, column)?;
+    let Read { all, mut runs, with_values, with_split } = Read::new(&folders, column)?;
     if runs.is_empty() {
-        return Err(ReportError::NoValues { metric: request.metric.to_owned(), runs: all });
+        return Err(ReportError::NoValues { metric, runs: all });
     }
     let mut title = Vec::new();
     let curves: Vec<Series> = if let [run] = &mut runs[..] {
@@ -76,7 +80,7 @@ pub fn plot(request: &PlotRequest<'_>) -> Result<String, ReportError> {
         runs.into_iter().map(one).filter(|series| !series.is_empty()).collect()
     };
     if curves.is_empty() {
-        return Err(ReportError::NoValues { metric: request.metric.to_owned(), runs: all });
+        return Err(ReportError::NoValues { metric, runs: all });
     }
     let style = Style { linear: request.style.linear || more_is_better(column), ..request.style };
     Ok(draw(&title.join("; "), &curves, &style))
@@ -130,6 +134,19 @@ fn keep_best(runs: &mut Vec<Curves>, splits: &[&str], column: &str) {
     }
     let mut is_kept = is_kept.into_iter();
     runs.retain(|_| is_kept.next() == Some(true));
+}
+
+/// The metric that several runs monitor; the loss where they monitor that, or different ones, or there is one run, of which both
+/// losses are drawn.
+fn monitored(folders: &[PathBuf]) -> String {
+    let of_run = |folder: &PathBuf| {
+        let spec = Leaves::read(&folder.join("spec.toml")).ok()??;
+        spec.get("trainer.monitor").map(str::to_owned)
+    };
+    match &distinct(parallel::map(folders, of_run))[..] {
+        [Some(monitor)] if folders.len() > 1 && monitor != Monitor::LOSS.name() => monitor.clone(),
+        _ => "loss".to_owned(),
+    }
 }
 
 /// A run's values of one metric.
