@@ -189,7 +189,7 @@ fn one_that_leaves_early_says_what_goes_on() {
     send("-INT", &second);
     let ended = Ended::from_output(second.wait_with_output().unwrap());
     assert_eq!(ended.code, Some(130), "{ended:?}");
-    assert!(ended.stdout.starts_with("spec: 3 trials, 2 interrupted, 1 skipped\n\n"), "{}", ended.stdout);
+    assert!(ended.stdout.starts_with("spec: 3 trials, 2 interrupted, 1 planned\n\n"), "{}", ended.stdout);
 }
 
 pub const HALVING: [&str; 3] = [

@@ -14,7 +14,7 @@ use super::{
     order::Question,
     policies,
     repeats::Repeats,
-    run::{RUNNING, Run},
+    run::{PLANNED, RUNNING, Run},
     sweep,
     text::status_in_words,
     verdict,
@@ -22,7 +22,6 @@ use super::{
 use crate::{
     host::escape_line,
     record::{Claims, VIRTUAL, of_build},
-    run::INTERRUPTED,
     units,
 };
 
@@ -75,8 +74,8 @@ pub fn sweep_end(folder: &Path, width: u16) -> Result<String, ReportError> {
     let path = escape_line(&folder.to_string_lossy()).into_owned();
     let is_left = |run: &Run| match run.status.as_str() {
         "interrupted" => true,
-        "waiting" => !is_shared,
-        _ => run.reason == INTERRUPTED,
+        "waiting" | PLANNED => !is_shared,
+        _ => false,
     };
     if runs.iter().any(is_left) {
         let _ = writeln!(text, "  resume with: runner run --resume {path}"); // writing to a String cannot fail

@@ -42,6 +42,8 @@ pub enum TrialEnd {
     Ran { status: Status, folder: String, reason: Option<String> },
     /// It could not run.
     Skipped { reason: String },
+    /// The sweep was interrupted before it began: `--resume` runs it.
+    Planned,
     /// It would equal an earlier trial except for the requested devices, and was not run again. The note is
     /// present if those devices are missing: it names them and what it would use instead.
     SameAs { trial: usize, folder: String, note: Option<String> },
@@ -49,6 +51,7 @@ pub enum TrialEnd {
 
 impl TrialEnd {
     pub const SKIPPED: &str = "skipped";
+    pub const PLANNED: &str = "planned";
     pub const SAME_AS: &str = "same_as";
 
     /// The word of `sweep.csv`.
@@ -56,6 +59,7 @@ impl TrialEnd {
         match self {
             Self::Ran { status, .. } => status.name(),
             Self::Skipped { .. } => Self::SKIPPED,
+            Self::Planned => Self::PLANNED,
             Self::SameAs { .. } => Self::SAME_AS,
         }
     }
@@ -157,6 +161,8 @@ impl SweepTable {
     pub fn set(&mut self, trial: usize, values: &[String], end: &TrialEnd) -> Result<(), RecordError> {
         let knowledge = match end {
             TrialEnd::Skipped { .. } => Knowledge::Skipped,
+            // Its row stays as it is.
+            TrialEnd::Planned => return Ok(()),
             // The process that ran it knows the reason.
             TrialEnd::Ran { status: Status::Failed | Status::Diverged, reason: None, .. } => Knowledge::Ended,
             _ => Knowledge::Own,
@@ -173,10 +179,10 @@ impl SweepTable {
     }
 
     fn row(&self, trial: usize, values: &[String], end: Option<&TrialEnd>) -> Result<Vec<u8>, RecordError> {
-        let status = end.map_or("planned", TrialEnd::status);
+        let status = end.map_or(TrialEnd::PLANNED, TrialEnd::status);
         let (folder, reason) = match end {
-            None if is_open(values) => ("", LATER.to_owned()),
-            None => ("", String::new()),
+            None | Some(TrialEnd::Planned) if is_open(values) => ("", LATER.to_owned()),
+            None | Some(TrialEnd::Planned) => ("", String::new()),
             Some(TrialEnd::Ran { folder, reason, .. }) => {
                 (folder.as_str(), reason.clone().unwrap_or_default())
             }

@@ -62,5 +62,5 @@ pub use prepare::{Prepared, first_run, prepare, warnings};
 pub use rungs::waits_at_rung;
 pub use session::Session;
 pub use stepper::Stepper;
-pub use sweep::{Ended, INTERRUPTED};
+pub use sweep::Ended;
 pub use sweep_start::{plan_sweep, trials_left};

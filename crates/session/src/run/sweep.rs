@@ -58,9 +58,6 @@ pub(super) struct Sweep<'s, 'a, P: Planned> {
     pub rungs: Option<Arc<Rungs>>,
 }
 
-/// The reason in `sweep.csv` of trials that an interrupted sweep did not begin.
-pub const INTERRUPTED: &str = "the sweep was interrupted before it began";
-
 /// Searches for the best setting that take longer are not made after every trial.
 const LONG_SEARCH: Duration = Duration::from_millis(1);
 
@@ -167,14 +164,10 @@ impl<P: Planned> Sweep<'_, '_, P> {
         let Some(trial) = elsewhere.as_ref().map_or_else(|| Some(self.own(index).0), Option::as_ref) else {
             return;
         };
-        let (seed, fold) = P::seed_and_fold(&trial.spec);
+        let seeds = P::seeds_and_fold(&trial.spec);
         self.with(|progress| {
-            progress.settings.know((seed, fold));
-            if let Some((monitor, value)) = best.filter(|_| status == Status::Finished) {
-                let finished = Finished { trial: index, seed, fold, value };
-                progress.settings.add(&self.shown_setting(trial), finished, monitor);
-                self.show_best(progress);
-            }
+            progress.settings.take(&self.shown_setting(trial), (index, seeds), status, best);
+            self.show_best(progress);
         });
     }
 
@@ -251,7 +244,7 @@ impl<P: Planned> Sweep<'_, '_, P> {
         let (trial, prepared) = self.own(index);
         match (prepared, stopped) {
             (Prepared::SameAs(..), _) => None,
-            _ if is_interrupted() => Some((skipped(INTERRUPTED), Exit::Done)),
+            _ if is_interrupted() => Some((TrialEnd::Planned, Exit::Done)),
             (_, Some(stopped)) => Some((skipped(stopped.reason()), Exit::Done)),
             (Prepared::Missing(problem), _) => {
                 // Another process may have its devices.
@@ -283,11 +276,14 @@ impl<P: Planned> Sweep<'_, '_, P> {
         let folders = LazyCell::new(|| self.folder.trials());
         for (index, prepared) in self.prepared.iter().enumerate() {
             let Prepared::SameAs(earlier, devices) = prepared else { continue };
-            let has_run = self.with(|progress| matches!(progress.ends[*earlier], Some(Ending::Ran(_))));
+            let ended = self.with(|progress| progress.ends[*earlier]);
             let folder = || folders.get(earlier).map(RunDir::name).unwrap_or_default();
-            let end = match has_run {
-                true => TrialEnd::SameAs { trial: *earlier, folder: folder(), note: devices.note.clone() },
-                false => skipped(&format!("trial {earlier}, which it would repeat, was not run")),
+            let end = match ended {
+                Some(Ending::Ran(_)) => {
+                    TrialEnd::SameAs { trial: *earlier, folder: folder(), note: devices.note.clone() }
+                }
+                Some(Ending::Planned) => TrialEnd::Planned,
+                _ => skipped(&format!("trial {earlier}, which it would repeat, was not run")),
             };
             self.set(index, end, Exit::Done);
         }
@@ -308,7 +304,7 @@ impl<P: Planned> Sweep<'_, '_, P> {
             if let Err(fault) = progress.table.set(index, &values, &end) {
                 progress.unlisted(fault);
             }
-            if let TrialEnd::Skipped { .. } = &end {
+            if let TrialEnd::Skipped { .. } | TrialEnd::Planned = &end {
                 self.line.skipped(index);
             }
             progress.ends[index] = Some(Ending::from(&end));

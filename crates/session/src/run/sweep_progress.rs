@@ -98,7 +98,7 @@ impl Progress {
     pub fn statuses(&self) -> BTreeMap<&'static str, usize> {
         let mut statuses = BTreeMap::new();
         for end in &self.ends {
-            *statuses.entry(end.map_or("planned", Ending::name)).or_default() += 1;
+            *statuses.entry(end.map_or(TrialEnd::PLANNED, Ending::name)).or_default() += 1;
         }
         statuses
     }
@@ -118,6 +118,7 @@ impl Progress {
 pub(super) enum Ending {
     Ran(Status),
     Skipped,
+    Planned,
     SameAs,
 }
 
@@ -126,6 +127,7 @@ impl From<&TrialEnd> for Ending {
         match end {
             TrialEnd::Ran { status, .. } => Self::Ran(*status),
             TrialEnd::Skipped { .. } => Self::Skipped,
+            TrialEnd::Planned => Self::Planned,
             TrialEnd::SameAs { .. } => Self::SameAs,
         }
     }
@@ -137,6 +139,7 @@ impl Ending {
         match self {
             Self::Ran(status) => status.name(),
             Self::Skipped => TrialEnd::SKIPPED,
+            Self::Planned => TrialEnd::PLANNED,
             Self::SameAs => TrialEnd::SAME_AS,
         }
     }

@@ -6,7 +6,7 @@ use super::{
     exit::{Exit, print_error, print_stderr},
     planned::{ExecuteError, Planned, Role, Start},
     rungs::reached,
-    sweep::{INTERRUPTED, Sweep, skipped},
+    sweep::Sweep,
     sweep_folder::{begins_again, gone},
     sweep_progress::{Phase, Stopped},
 };
@@ -54,7 +54,7 @@ impl<P: Planned> Sweep<'_, '_, P> {
                     .map(RunDir::name)
             });
             let waits = |folder| TrialEnd::Ran { status: Status::Waiting, folder, reason: None };
-            return (begun.map_or_else(|| skipped(INTERRUPTED), waits), Exit::Done);
+            return (begun.map_or(TrialEnd::Planned, waits), Exit::Done);
         };
         if let Ok(outcome) = &result {
             let metric = session.experiment.stop.map(|halving| halving.metric);
