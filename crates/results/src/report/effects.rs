@@ -14,7 +14,7 @@ use super::{
     run::{Run, SEEDS, mean},
     texts::Texts,
 };
-use crate::{host::escape_line, units};
+use crate::{host::escape_line, spec::Monitor, units};
 
 /// Values of an axis that are shown.
 const MOST_LEVELS: usize = 4;
@@ -122,6 +122,12 @@ fn known(value: &str) -> Option<&str> {
 }
 
 /// The epochs after which successive halving first compared trials, and their values there; none where it did not, or by
+/// The metric by which successive halving judged a trial.
+pub(super) fn judged_by(comparison: &Comparison, place: usize) -> Option<String> {
+    let sweep = comparison.sweep_spec(place)?;
+    Some(sweep.get("sweep.stop.asha.metric").unwrap_or(Monitor::LOSS.name()).to_owned())
+}
+
 /// another metric. Those that finished are no fair sample of the space.
 fn first_rung<'a>(comparison: &'a Comparison, ranking: &'a Ranking) -> Option<(String, Vec<Point<'a>>)> {
     let runs = &comparison.runs;
@@ -129,9 +135,7 @@ fn first_rung<'a>(comparison: &'a Comparison, ranking: &'a Ranking) -> Option<(S
     let sweeps = distinct(places().map(|place| runs[place].sweep.as_deref()));
     let [Some(folder)] = sweeps[..] else { return None };
     let file = csv_file::read(&Path::new(folder).join("rungs.csv")).ok()?;
-    let place = places().next()?;
-    let (sweep, first) = (comparison.sweep_spec(place)?, &runs[place]);
-    let metric = sweep.get("sweep.stop.asha.metric").unwrap_or(first.monitor());
+    let metric = judged_by(comparison, places().next()?);
     let [epochs, trial, value] = csv_lines::find_columns(&file.columns, ["epochs", "trial", "value"]).ok()?;
     let rung = file.rows.first()?.get(epochs)?.to_owned();
     let by_trial: HashMap<usize, &Run> =
@@ -142,7 +146,8 @@ fn first_rung<'a>(comparison: &'a Comparison, ranking: &'a Ranking) -> Option<(S
         Some((ranking.keys.iter().map(|key| run.axis(key).and_then(known)).collect(), value))
     };
     let rows = file.rows.iter().filter(|row| row[epochs] == *rung);
-    (metric == ranking.metric.full_name()).then(|| (rung.clone(), rows.filter_map(point).collect()))
+    (metric.as_deref() == Some(ranking.metric.full_name()))
+        .then(|| (rung.clone(), rows.filter_map(point).collect()))
 }
 
 /// The analysis of variance, if the settings are a complete grid whose settings ran equally often, or of one axis.
