@@ -122,3 +122,29 @@ fn a_run_is_shown_at_its_best_epoch() {
     assert!(!facts.contains("87.5 %"));
     assert!(page("linreg").contains(">last validation accuracy</th>"));
 }
+
+/// Filters and orders know the columns of an export, and the lowest come first.
+#[test]
+fn filters_know_what_exports_have() {
+    let runs = runs();
+    let said = |more: &[&str]| {
+        let ended = Sandbox::new("").runner(&[&["compare", &runs.named("linreg")], more].concat());
+        assert_eq!(ended.code, Some(0), "{ended:?}");
+        ended.stdout
+    };
+    for (filter, is_a) in [
+        ("best_validation_f1 > 0.6", true),
+        ("best_validation_f1 < 0.6", false),
+        ("final_validation_f1 > 0.9 and best_validation_loss = 0.4", true),
+    ] {
+        let name = if is_a { "a" } else { "b" };
+        let path = format!("{}\n", runs.named(&format!("linreg/{name}")));
+        assert!(said(&["--where", filter, "--detail"]).contains(&path), "{filter}");
+    }
+    let order = said(&["--sort", "f1", "--top", "1"]);
+    let below =
+        "\n  1 more setting: `--top 2` shows all\n  the lowest come first: `--sort=-f1` takes the best\n";
+    assert!(order.contains(below), "{order}");
+    assert!(!said(&["--sort=-f1", "--top", "1"]).contains("lowest"));
+    assert!(!said(&["--sort", "loss", "--top", "1"]).contains("lowest"));
+}

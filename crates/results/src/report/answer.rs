@@ -198,7 +198,8 @@ impl Comparison {
         while columns.len() > needed && grid::width(&columns) > usize::from(width) {
             columns.pop();
         }
-        let more = more(&shown, ranking.settings.len(), "setting");
+        let mut more = more(&shown, ranking.settings.len(), "setting");
+        more.extend(self.worst_first(question).filter(|_| shown.len() < ranking.settings.len()));
         Ok(format!("\n{}{}{more}", grid::table(&columns, count, width), in_all_rows(&constant)))
     }
 

@@ -108,7 +108,9 @@ impl Key {
     pub(super) fn is_outcome(&self, runs: &[Run]) -> bool {
         let is_figure = |name: &String| {
             let is_set = |run: &Run| run.axis(name).is_some();
-            let comes_of = |run: &Run| run.learned(name).is_some() || run.figure(name).is_some();
+            let comes_of = |run: &Run| {
+                run.learned(name).is_some() || run.figure(name).is_some() || exported(run, name).is_some()
+            };
             !WORDS.contains(&&**name) && !runs.iter().any(is_set) && runs.iter().any(comes_of)
         };
         self.0.iter().any(is_figure)
@@ -155,7 +157,19 @@ fn value<'a>(run: &'a Run, name: &str) -> Option<&'a str> {
             .learned(name)
             .or_else(|| run.axis(name))
             .or_else(|| run.figure(name))
+            .or_else(|| exported(run, name))
             .or_else(|| run.fact(name)),
+    }
+}
+
+/// What a column of an export has: `best_validation_f1`, `final_train_accuracy`.
+fn exported<'a>(run: &'a Run, column: &str) -> Option<&'a str> {
+    let (when, metric) = column.split_once('_')?;
+    let name = metric.replacen('_', ".", 1);
+    match when {
+        "best" => run.figure("best_value").and_then(|_| run.learned(&name)),
+        "final" => run.learned_last(&name),
+        _ => None,
     }
 }
 

@@ -8,7 +8,7 @@ use super::{
     key::{Key, short},
     metric::Metric,
     ranking::{Candidate, Ranking},
-    run::Run,
+    run::{Run, more_is_better},
     statistics::Estimate,
 };
 
@@ -78,11 +78,7 @@ impl Comparison {
         let mut shown: Vec<usize> = (0..lines.len()).collect();
         if let Some(word) = &question.sort {
             let (direction, word) = Direction::from_sort(word);
-            let beside = BESIDE.iter().find(|(_, title)| *title == word).map(|(name, _)| *name);
-            let key = Key::new(word, &self.runs).or_else(|e| match beside {
-                Some(name) => Key::new(name, &self.runs),
-                None => Err(e),
-            })?;
+            let key = self.sorted_by(word)?;
             let value = |place: usize| key.value(&self.runs[place]);
             let text = |line: usize| lines[line].first().and_then(|&place| value(place)).unwrap_or_default();
             let number = |line: usize| {
@@ -93,6 +89,24 @@ impl Comparison {
         }
         shown.truncate(question.top);
         Ok(shown)
+    }
+
+    /// What a word of `--sort` stands for: a key, a figure, or a title beside the metric.
+    fn sorted_by(&self, word: &str) -> Result<Key, ReportError> {
+        let beside = BESIDE.iter().find(|(_, title)| *title == word).map(|(name, _)| *name);
+        Key::new(word, &self.runs).or_else(|e| match beside {
+            Some(name) => Key::new(name, &self.runs),
+            None => Err(e),
+        })
+    }
+
+    /// A line below a table without its last lines, where these are the best by what it is sorted by.
+    pub(super) fn worst_first(&self, question: &Question) -> Option<String> {
+        let (direction, word) = Direction::from_sort(question.sort.as_deref()?);
+        let key = self.sorted_by(word).ok()?;
+        let is_more =
+            direction == Direction::Ascending && more_is_better(key.name()) && key.is_outcome(&self.runs);
+        is_more.then(|| format!("  the lowest come first: `--sort=-{word}` takes the best\n"))
     }
 
     /// The settings that a question shows, in its order.

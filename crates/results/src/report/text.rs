@@ -26,7 +26,8 @@ impl Comparison {
         let shown = self.shown_runs(question)?;
         let mut columns = columns::columns(self, "run", counted("run", 1));
         columns.iter_mut().for_each(|column| column.pick(&shown));
-        let table = grid::table(&columns, 1, width) + &more(&shown, self.runs.len(), "run");
+        let mut table = grid::table(&columns, 1, width) + &more(&shown, self.runs.len(), "run");
+        table.extend(self.worst_first(question).filter(|_| shown.len() < self.runs.len()));
         let mut text = format!("{}\n{builds}\n{table}", self.comparability());
         let jobs = jobs(&self.runs, &self.configurations);
         for job in jobs.iter().filter(|job| has_repeats(job)) {
