@@ -101,7 +101,7 @@ fn folded_axes_are_no_seeds() {
      1  0.01  1                 0.443  +0.008200  500 ms
       means over n seeds [95 %, Student]
       Student's intervals assume normally distributed values
-      fewer seeds, ranked last: #1
+      fewer seeds, compared by those that both have: #1
       incomplete, seeds that lack a combination of the folded axes do not count: #1
     ");
 }

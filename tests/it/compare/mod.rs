@@ -23,6 +23,7 @@ mod settings;
 mod tables;
 mod tasks;
 mod two_sweeps;
+mod verdict;
 
 /// A folder of runs; assertions show its path as `RUNS`.
 struct Runs(tempfile::TempDir);

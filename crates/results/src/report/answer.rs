@@ -15,7 +15,7 @@ use super::{
     notes::notes,
     order::{BESIDE, Question},
     ranking::{Candidate, Ranking},
-    run::{RUNNING, UNFINISHED},
+    run::{FOLD, PLANNED, RUNNING, Run, UNFINISHED, varies_setting},
     statistics::Estimate,
 };
 use crate::{host::escape_line, units};
@@ -81,7 +81,7 @@ impl Comparison {
         if settings.len() == 1 {
             return format!("{answer}\n");
         }
-        let doubt = self.doubt(ranking) + &self.ahead_with_fewer_seeds(ranking);
+        let doubt = self.doubt(ranking);
         let fits = answer.chars().count() + doubt.chars().count() + 2 <= usize::from(width);
         format!("{answer}{}{doubt}\n", if fits { "; " } else { ";\n  " })
     }
@@ -90,7 +90,7 @@ impl Comparison {
     fn doubt(&self, ranking: &Ranking) -> String {
         let apart = |setting: &Candidate| {
             let Some(difference) = setting.difference else { return String::new() };
-            let kind = if difference.is_paired { "paired difference" } else { "difference" };
+            let kind = if difference.pairs > 0 { "paired difference" } else { "difference" };
             // The interval is of this difference alone, p of all pairs.
             let p = setting.p.map(|p| format!(", p {}", p_value(p))).unwrap_or_default();
             format!(" ({kind} {}{p})", in_words(&ranking.metric, &difference))
@@ -102,9 +102,12 @@ impl Comparison {
                 setting.places.iter().filter(|&&place| self.runs[place].repeat().is_some()).count() > 1
             };
             let way_out = match ranking.settings.iter().any(is_repeated) {
-                _ if self.takes_no_repeats(&ranking.settings[0]) => "",
-                true => " (`sweep.repeat_seeds=true` can)",
-                false => " (`sweep.repeats=5` can)",
+                _ if self.takes_no_repeats(&ranking.settings[0]) => String::new(),
+                true => " (`sweep.repeat_seeds=true` can)".to_owned(),
+                false => {
+                    let more = self.seeds_left(ranking).unwrap_or_else(|| "sweep.repeats=5".to_owned());
+                    format!(" (`{more}` can)")
+                }
             };
             return format!("one {each} each cannot tell whether that is more than luck{way_out}");
         }
@@ -116,12 +119,13 @@ impl Comparison {
             words.push(format!("not distinguishable from {}{}", named(first), units::and_more(more.len())));
         }
         if let [first, more @ ..] = &untested[..] {
-            let why = match first.difference.is_some_and(|difference| difference.is_paired) {
+            let why = match first.difference.is_some_and(|difference| difference.pairs > 0) {
                 true => format!("one shared {each} cannot tell"),
                 false => format!("too few {each}s to tell"),
             };
             words.push(format!("{why} it from {}{}", named(first), units::and_more(more.len())));
         }
+        words.extend(self.ahead(ranking, &apart));
         if words.is_empty() {
             let next = &ranking.settings[1];
             let next = format!("of which {} is next{}", self.numbered(&next.places), apart(next));
@@ -133,21 +137,44 @@ impl Comparison {
         words.join("; ")
     }
 
-    /// `; lower, but of one seed: #1 0.1826`, where a setting that is ranked last for want of seeds is ahead of the best.
-    fn ahead_with_fewer_seeds(&self, ranking: &Ranking) -> String {
-        let Ranking { metric, settings, each, .. } = ranking;
-        let cost = |setting: &Candidate| metric.cost(setting.value);
-        let first = ranking.with_fewer_seeds().min_by(|a, b| cost(a).total_cmp(&cost(b)));
-        let Some(first) = first.filter(|first| cost(first) < cost(&settings[0])) else {
-            return String::new();
+    /// The command that runs more seeds of an interrupted sweep.
+    fn seeds_left(&self, ranking: &Ranking) -> Option<String> {
+        let ranked = &self.runs[ranking.settings.first()?.places[0]];
+        let seeds =
+            |run: &Run| run.axes.iter().filter(|(key, _)| !varies_setting(key)).cloned().collect::<Vec<_>>();
+        let is_more = |run: &&Run| {
+            let is_left = [PLANNED, UNFINISHED, "interrupted", "waiting"].contains(&&*run.status);
+            is_left && run.sweep == ranked.sweep && seeds(run) != seeds(ranked)
         };
+        let mut left = ranking.left_out.iter().map(|&place| &self.runs[place]);
+        let folder = left.find(is_more)?.sweep.as_deref()?;
+        Some(format!("runner run --resume {}", escape_line(folder)))
+    }
+
+    /// `#1 is lower on the 3 seeds that both have (paired difference -0.2, p 0.002), but 1 run of it diverged or was stopped`: the
+    /// setting that is most ahead of the best, though ranked behind it.
+    fn ahead(&self, ranking: &Ranking, apart: &dyn Fn(&Candidate) -> String) -> Option<String> {
+        let Ranking { metric, each, .. } = ranking;
+        let ahead: Vec<&Candidate> = ranking.ahead().collect();
+        let difference = |own: &Candidate| own.difference.map_or(0.0, |own| metric.cost(own.mean));
+        let first = ahead.iter().min_by(|a, b| difference(a).total_cmp(&difference(b)))?;
         let side = if metric.more_is_better { "higher" } else { "lower" };
-        let seeds = match first.samples.len() {
-            1 => format!("one {each}"),
-            seeds => format!("{seeds} {each}s"),
+        let counted =
+            |count: usize| if count == 1 { format!("one {each}") } else { format!("{count} {each}s") };
+        let on = match first.difference.map_or(0, |difference| difference.pairs) {
+            0 => format!("{side} by {} of its own", counted(first.samples.len())),
+            1 => format!("{side} on the one {each} that both have"),
+            pairs => format!("{side} on the {} that both have", counted(pairs)),
         };
-        let (number, value) = (self.numbered(&first.places), metric.word(first.value));
-        format!("; {side}, but of {seeds}: {number} {value}")
+        let lost = match first.lost {
+            0 => String::new(),
+            lost => format!(", but {} of it diverged or stopped early", units::counted(lost as u64, "run")),
+        };
+        let more = match ahead.len() - 1 {
+            0 => String::new(),
+            more => format!(", and {} more", units::count(more as u64)),
+        };
+        Some(format!("{} is {on}{}{lost}{more}", self.numbered(&first.places), apart(first)))
     }
 
     /// The name of the task's specs, as a heading if there are several tasks.
@@ -159,8 +186,7 @@ impl Comparison {
 
     fn best_run(&self, ranking: &Ranking) -> String {
         let Some(best) = ranking.settings.first() else { return String::new() };
-        let folds =
-            distinct(best.places.iter().filter_map(|&place| self.runs[place].axis("data.fold"))).len();
+        let folds = distinct(best.places.iter().filter_map(|&place| self.runs[place].axis(FOLD))).len();
         let luck = if folds > 1 { " (its luckiest fold: others did worse)" } else { "" };
         format!("  {}{luck}\n", escape_line(&self.runs[best.places[0]].path))
     }
@@ -279,7 +305,14 @@ impl Comparison {
         let all = || ranking.settings.iter();
         let lacks_folds = |setting: &&Candidate| setting.lacks_folds(&self.runs);
         say("without some of their folds", &mut all().filter(lacks_folds));
-        say(&format!("fewer {}s, ranked last", ranking.each), &mut ranking.with_fewer_seeds());
+        let each = ranking.each;
+        let lacks = |setting: &&Candidate| ranking.lacks_seeds(setting);
+        let is_last = |setting: &&Candidate| lacks(setting) && ranking.comes_last(setting);
+        say(
+            &format!("fewer {each}s, compared by those that both have"),
+            &mut all().filter(|own| lacks(own) && !is_last(own)),
+        );
+        say(&format!("fewer {each}s, ranked last"), &mut all().filter(is_last));
         let each =
             if ranking.metric.is_learned { format!("{}s", ranking.each) } else { "repeats".to_owned() };
         let incomplete =

@@ -5,7 +5,7 @@ use super::{
     differences::{self, is_inferred, is_of_record, names_same_rows},
     grouping::distinct,
     ranking::Candidate,
-    run::{Run, SEEDS},
+    run::{Run, varies_setting},
     tasks::Tasks,
 };
 use crate::units;
@@ -61,7 +61,7 @@ fn spec(keys: &[String], runs: &[Run], count: usize) -> Vec<(String, String)> {
     let all: Vec<&Run> = runs.iter().collect();
     let is_told = |key: &str| {
         keys.iter().any(|shared| shared == key)
-            || SEEDS.contains(&key)
+            || !varies_setting(key)
             || key == "name"
             || is_of_record(key)
             || is_inferred(key)

@@ -161,7 +161,7 @@ impl Comparison {
                 || (key != REPEAT && !OTHERWISE.iter().any(|other| key.starts_with(other)))
         };
         let is_alone = axes.iter().all(|key| key == REPEAT);
-        let seeds = || distinct(runs.iter().filter_map(|run| run.seed())).len();
+        let seeds = || distinct(runs.iter().filter_map(|run| run.seeds())).len();
         let learn = axes.iter().any(concerns) || (is_alone && seeds() > 1);
         !learn || runs.iter().all(|run| is_not_run(run) || run.kind() != "train")
     }

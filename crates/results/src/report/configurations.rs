@@ -6,7 +6,7 @@ use super::{
     differences::{file_name, is_inferred, is_of_record, is_path, keys},
     grouping::{distinct, grouped},
     leaves::Leaves,
-    run::{REPEAT, Run, SEEDS},
+    run::{Run, varies_setting},
     statistics::Estimate,
 };
 use crate::units;
@@ -26,6 +26,8 @@ pub(super) struct Configuration {
     pub(super) setting: usize,
     /// How its other runs ended: `1 diverged`.
     pub(super) unfinished: String,
+    /// How many of its other runs diverged or were stopped by their sweep, if some finished.
+    pub(super) lost: usize,
     is_finished: bool,
 }
 
@@ -76,13 +78,22 @@ impl Configuration {
         let values = self.places.iter().map(|&place| {
             let run = &runs[place];
             let bits = OUTCOME.map(|column| run.figure(column));
-            Some((run.seed(), bits, run.number(column).filter(|_| self.is_finished)?.to_bits()))
+            Some((run.seeds(), bits, run.number(column).filter(|_| self.is_finished)?.to_bits()))
         });
         let values: Option<Vec<_>> = values.collect();
         let values: Vec<f64> =
             distinct(values?).into_iter().map(|(_, _, bits)| f64::from_bits(bits)).collect();
         Estimate::from_values(&values)
     }
+}
+
+/// Per run the index of its configuration.
+pub(super) fn of_runs(configurations: &[Configuration], runs: usize) -> Vec<Option<usize>> {
+    let mut of_runs = vec![None; runs];
+    for (index, own) in configurations.iter().enumerate() {
+        own.places.iter().for_each(|&place| of_runs[place] = Some(index));
+    }
+    of_runs
 }
 
 pub(super) const FINISHED: &str = "finished";
@@ -123,7 +134,7 @@ pub(super) fn configurations(runs: &[Run]) -> Vec<Configuration> {
     let mut groups: Vec<_> = settings.into_iter().enumerate().flat_map(on_machines).collect();
     groups.sort_by_key(|(_, places)| places[0]);
     let configuration = |(setting, places): (usize, Vec<usize>)| {
-        let is_setting = |(key, _): &&(String, String)| key != REPEAT && !SEEDS.contains(&key.as_str());
+        let is_setting = |(key, _): &&(String, String)| varies_setting(key);
         // A single run has no axes.
         let axes = places.iter().map(|&place| &runs[place].axes).find(|axes| !axes.is_empty());
         let axes = axes.into_iter().flatten().filter(is_setting).cloned().collect();
@@ -133,8 +144,10 @@ pub(super) fn configurations(runs: &[Run]) -> Vec<Configuration> {
         let statuses = statuses.iter().map(|(status, runs)| format!("{} {status}", runs.len()));
         let unfinished = statuses.collect::<Vec<_>>().join(", ");
         let is_finished = !finished.is_empty();
+        let is_lost = |place: &&usize| ["diverged", STOPPED].contains(&&*runs[**place].status);
+        let lost = if is_finished { others.iter().filter(is_lost).count() } else { 0 };
         let places = if is_finished { finished } else { others };
-        Configuration { axes, places, setting, unfinished, is_finished }
+        Configuration { axes, places, setting, unfinished, lost, is_finished }
     };
     groups.into_iter().map(configuration).collect()
 }
@@ -199,9 +212,8 @@ fn identity<'a>(run: &'a Run, swept: &[&str], differ: &[&'a str]) -> (bool, bool
             |axis: &&str| key.strip_prefix(axis).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'));
         swept.iter().any(is_of)
     };
-    let is_free = |key: &str| {
-        (is_of_record(key) && !is_swept(key)) || key == REPEAT || SEEDS.contains(&key) || is_inferred(key)
-    };
+    let is_free =
+        |key: &str| (is_of_record(key) && !is_swept(key)) || !varies_setting(key) || is_inferred(key);
     let spec = run.spec.iter().flat_map(|spec| differ.iter().filter_map(|key| Some((*key, spec.get(key)?))));
     let axes =
         run.axes.iter().filter(|_| run.spec.is_none()).map(|(key, value)| (key.as_str(), value.as_str()));

@@ -1,17 +1,14 @@
 //! The difference of two settings in a metric; paired if their values share keys, such as seeds.
 
-use std::collections::HashMap;
-
 use super::student::{quantile, two_sided_p};
+pub(super) use crate::run::Sample;
+use crate::run::pairs;
 
 /// Error probability of intervals: 5 %.
 pub(super) const ALPHA: f64 = 0.05;
 
 /// A relative spread below this is attributed to rounding of sums.
-const ROUNDING: f64 = 1e-12;
-
-/// The key for pairing, such as a seed, and the value of a metric.
-pub(super) type Sample = (Option<String>, f64);
+pub(super) const ROUNDING: f64 = 1e-12;
 
 /// The mean of one setting's values minus that of the other's.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -21,7 +18,8 @@ pub(super) struct MeanDifference {
     pub(super) interval: Option<[f64; 2]>,
     /// Two-sided p-value.
     pub(super) p: Option<f64>,
-    pub(super) is_paired: bool,
+    /// How many seeds, or turns, both have; 0 where all values of one are compared with all of the other.
+    pub(super) pairs: usize,
     /// The standard error and the degrees of freedom; `None` if there is no interval.
     error: Option<(f64, usize)>,
 }
@@ -50,18 +48,9 @@ impl MeanDifference {
     }
 
     fn without_interval(own: &[Sample], other: &[Sample], factor: f64, shared: f64) -> Self {
-        let is_same = |(own, other): (&Sample, &Sample)| own.0.is_some() && own.0 == other.0;
-        if own.len() == other.len() && !own.is_empty() && own.iter().zip(other).all(is_same) {
-            let paired: Vec<f64> =
-                own.iter().zip(other).map(|(own, other)| own.1 - factor * other.1).collect();
-            return Self { is_paired: true, ..Self::of_values(&paired, shared) };
-        }
-        let keys: HashMap<&str, f64> =
-            other.iter().filter_map(|(key, value)| Some((key.as_deref()?, *value))).collect();
-        let paired: Vec<f64> =
-            own.iter().filter_map(|(key, value)| Some(value - factor * keys.get(key.as_deref()?)?)).collect();
-        if paired.len() > 1 || (paired.len() == 1 && own.len().min(other.len()) == 1) {
-            return Self { is_paired: true, ..Self::of_values(&paired, shared) };
+        if let Some(pairs) = pairs(own, other) {
+            let values: Vec<f64> = pairs.iter().map(|(own, other)| own - factor * other).collect();
+            return Self { pairs: pairs.len(), ..Self::of_values(&values, shared) };
         }
         let values = |samples: &[Sample], factor: f64| -> Moments {
             Moments::new(&samples.iter().map(|(_, value)| factor * value).collect::<Vec<_>>(), shared)
@@ -83,7 +72,7 @@ impl MeanDifference {
         if moments.variance.sqrt() <= ROUNDING * moments.mean.abs() && moments.count > 1 {
             // Equal values give a sign but no spread, so use the sign test.
             let p = if moments.mean == 0.0 { 1.0 } else { 0.5_f64.powf(moments.count as f64 - 1.0) };
-            return Self { mean: moments.mean, interval: None, p: Some(p), is_paired: false, error: None };
+            return Self { mean: moments.mean, interval: None, p: Some(p), pairs: 0, error: None };
         }
         Self::student(moments.mean, moments.error_squared().sqrt(), moments.count.saturating_sub(1))
     }
@@ -104,7 +93,7 @@ impl MeanDifference {
             mean,
             interval: None,
             p: is_known.then(|| two_sided_p(mean / error, degrees)),
-            is_paired: false,
+            pairs: 0,
             error: is_known.then_some((error, degrees)),
         }
     }
@@ -213,7 +202,7 @@ mod tests {
             // scipy's.
             let wider = if is_paired { 1.0 + 1e-9 } else { 1.12 };
             let width = (interval[1] - interval[0]) / (high - low);
-            assert!((found.mean - mean).abs() < 1e-12 && found.is_paired == is_paired, "{line}");
+            assert!((found.mean - mean).abs() < 1e-12 && (found.pairs > 0) == is_paired, "{line}");
             assert!((1.0 - 1e-9..wider).contains(&width), "{line}: {interval:?}");
             let factor = found.p.unwrap() / p;
             assert!(

@@ -11,7 +11,7 @@ use super::{
     grouping::{distinct, grouped},
     key::short,
     ranking::{Candidate, Ranking},
-    run::{Run, SEEDS, mean},
+    run::{Run, mean, varies_setting},
     texts::Texts,
 };
 use crate::{host::escape_line, spec::Monitor, units};
@@ -94,7 +94,8 @@ fn same_values(comparison: &Comparison, ranking: &Ranking) -> Option<String> {
     let differs = |key: &&str| distinct(runs.iter().map(|run| run.fact(key))).len() > 1;
     // What is learned is the same on all machines.
     let of_machine = THE_MACHINE.into_iter().filter(|key| !ranking.metric.is_learned && differs(key));
-    let is_free = |key: &&str| key == &"name" || SEEDS.contains(key) || is_of_record(key) || is_inferred(key);
+    let is_free =
+        |key: &&str| key == &"name" || !varies_setting(key) || is_of_record(key) || is_inferred(key);
     let specs = || runs.iter().filter_map(|run| run.spec.as_ref());
     let of_spec = specs().flat_map(|spec| specs().flat_map(|other| spec.differing(other)));
     let of_spec = of_spec.filter(|key| !is_free(key));
@@ -121,13 +122,13 @@ fn known(value: &str) -> Option<&str> {
     Some(value).filter(|value| !["", "-"].contains(value))
 }
 
-/// The epochs after which successive halving first compared trials, and their values there; none where it did not, or by
 /// The metric by which successive halving judged a trial.
 pub(super) fn judged_by(comparison: &Comparison, place: usize) -> Option<String> {
     let sweep = comparison.sweep_spec(place)?;
     Some(sweep.get("sweep.stop.asha.metric").unwrap_or(Monitor::LOSS.name()).to_owned())
 }
 
+/// The epochs after which successive halving first compared trials, and their values there; none where it did not, or by
 /// another metric. Those that finished are no fair sample of the space.
 fn first_rung<'a>(comparison: &'a Comparison, ranking: &'a Ranking) -> Option<(String, Vec<Point<'a>>)> {
     let runs = &comparison.runs;

@@ -16,7 +16,7 @@ use super::{
     notes::last_epoch,
     order::{Direction, Question},
     ranking::{Candidate, Ranking},
-    run::{REPEAT, Run, SEEDS},
+    run::{Run, varies_setting},
     student::holm,
     text::section,
 };
@@ -65,8 +65,7 @@ impl Matched {
         metric: &Metric,
         by: &[String],
     ) -> Result<Self, ReportError> {
-        let is_shared =
-            |key: &&String| base.axes.contains(key) && *key != REPEAT && !SEEDS.contains(&key.as_str());
+        let is_shared = |key: &&String| base.axes.contains(key) && varies_setting(key);
         let mut keys: Vec<String> = match by {
             [] => own.axes.iter().filter(is_shared).cloned().collect(),
             by => {
@@ -218,7 +217,7 @@ impl<'a> Against<'a> {
         text += &format!("\n{}", grid::table(&self.columns(), keys.len(), width));
         text += &more(&self.shown, pairs.len(), "shared setting");
         let tested = || pairs.iter().filter(|pair| pair.difference.p.is_some());
-        let paired = tested().filter(|pair| pair.difference.is_paired).count();
+        let paired = tested().filter(|pair| pair.difference.pairs > 0).count();
         let how = match paired {
             0 => "unpaired",
             _ if paired == tested().count() => "paired by seed",

@@ -49,7 +49,7 @@ pub(super) fn notes(comparison: &Comparison, ranking: &Ranking) -> String {
     if ranking.settings.iter().all(|setting| setting.samples.len() < 2) {
         return text;
     }
-    let is_paired = ranking.settings.iter().filter_map(|setting| setting.difference).all(|d| d.is_paired);
+    let is_paired = ranking.settings.iter().filter_map(|setting| setting.difference).all(|d| d.pairs > 0);
     let what = match ranking.pairs {
         0 => "means",
         _ if is_paired => "means and paired differences",

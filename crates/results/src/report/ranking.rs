@@ -5,17 +5,20 @@ use std::collections::BTreeMap;
 use super::{
     ReportError,
     comparison::Comparison,
-    configurations::{Configuration, FINISHED, STOPPED},
-    difference_of_means::{MeanDifference, Sample},
+    configurations::{Configuration, FINISHED, STOPPED, of_runs},
+    difference_of_means::{ALPHA, MeanDifference, ROUNDING, Sample},
     differences,
     grouping::{distinct, grouped},
     key::{Key, short},
     metric::Metric,
-    run::{REPEAT, Run, SAME_AS, SEEDS, mean},
+    run::{FOLD, Run, SAME_AS, mean, varies_setting},
     student::holm,
     tasks::redrawn_share,
 };
-use crate::host::escape_line;
+use crate::{
+    host::escape_line,
+    run::{Ranked, order},
+};
 
 /// Maximum values in a setting's name; its number identifies it anyway.
 const MOST_NAMED: usize = 6;
@@ -36,6 +39,8 @@ pub(super) struct Candidate {
     pub(super) shared: f64,
     /// Number of combinations of the folded axes it has, and the maximum over all settings.
     pub(super) combinations: [usize; 2],
+    /// How many of its runs diverged or were stopped by their sweep.
+    pub(super) lost: usize,
     /// Number of seeds or repeats that lack a combination and are not counted.
     pub(super) incomplete: usize,
     /// The mean of its samples.
@@ -90,8 +95,7 @@ impl Ranking {
         let has = |status: &str| places.iter().any(|&place| runs[place].status == status);
         let status = if !has(FINISHED) && has(STOPPED) { STOPPED } else { FINISHED };
         let mut groups = comparison.settings(places, status, metric);
-        let is_told =
-            |key: &&String| ![REPEAT, "name"].contains(&key.as_str()) && !SEEDS.contains(&key.as_str());
+        let is_told = |key: &&String| *key != "name" && varies_setting(key);
         let mut keys: Vec<String> = comparison.axes.iter().filter(is_told).cloned().collect();
         if by.is_empty() {
             // Lab runs have other keys and are not ranked.
@@ -124,25 +128,20 @@ impl Ranking {
         let is_folded = |axis: &&String| is_told(axis) && !by.iter().any(|key| key.stands_for(axis));
         let folded: Vec<&String> =
             comparison.axes.iter().filter(|_| !by.is_empty()).filter(is_folded).collect();
-        let of_runs = |part: usize| {
-            distinct(places.iter().filter_map(|&place| Some(runs[place].seed()?[part]))).len() > 1
-        };
-        let each = match metric.is_learned {
-            false => "run",
-            true if of_runs(1) && !of_runs(0) => "fold",
-            true => "seed",
-        };
-        let redrawn = places.iter().filter_map(|&place| redrawn_share(&runs[place]));
-        let shared = if each == "seed" { redrawn.fold(0.0, f64::max) } else { 0.0 };
+        let (each, shared) = samples_of(runs, places, metric);
+        let configurations = of_runs(&comparison.configurations, runs.len());
         let setting = |places: Vec<usize>| {
             let values =
                 (0..keys.len()).map(|key| value(key, &runs[places[0]]).unwrap_or_else(|| "-".to_owned()));
-            Candidate::new(values.collect(), places, (runs, metric, each, shared), &folded)
+            let own = distinct(places.iter().filter_map(|&place| configurations[place]));
+            let lost = own.into_iter().map(|index| comparison.configurations[index].lost).sum();
+            let own = Candidate::new(values.collect(), places, (runs, metric, each, shared), &folded)?;
+            Some(Candidate { lost, ..own })
         };
-        let mut settings: Vec<Candidate> = groups.into_iter().filter_map(setting).collect();
+        let settings: Vec<Candidate> = groups.into_iter().filter_map(setting).collect();
+        let mut settings = sorted(settings, metric);
         let most = settings.iter().map(|setting| setting.combinations[0]).max().unwrap_or(1);
         settings.iter_mut().for_each(|setting| setting.combinations[1] = most);
-        sort(&mut settings, metric);
         let is_ranked = |run: &Run| run.status == status && metric.value(run).is_some();
         let left_out = places.iter().copied().filter(|&place| !is_ranked(&runs[place]));
         let left_out = left_out.filter(|&place| runs[place].status != SAME_AS).collect();
@@ -171,15 +170,33 @@ impl Ranking {
         comparison.numbered(places) + &named(&self.keys, values)
     }
 
-    /// Settings with fewer seeds than the best; they are ranked last.
-    pub(super) fn with_fewer_seeds(&self) -> impl Iterator<Item = &Candidate> {
-        let most = self.settings.first().map_or(0, |best| best.samples.len());
-        self.settings.iter().filter(move |setting| self.metric.is_learned && setting.samples.len() < most)
+    /// Whether a setting lacks seeds that others have.
+    pub(super) fn lacks_seeds(&self, setting: &Candidate) -> bool {
+        let most = self.settings.iter().map(|own| own.samples.len()).max().unwrap_or(0);
+        self.metric.is_learned && setting.samples.len() < most
     }
 
-    /// Settings that are not significantly different from the best.
+    /// Whether a setting is ranked behind all that can be compared with the best.
+    pub(super) fn comes_last(&self, setting: &Candidate) -> bool {
+        let best = self.settings.first();
+        self.metric.is_learned && best.is_some_and(|best| setting.ranked().comes_last(&best.ranked()))
+    }
+
+    /// Settings that are better than the best on the seeds that both have, or by their means if they share none: they lost seeds,
+    /// have none in common with it, or other seeds decided.
+    pub(super) fn ahead(&self) -> impl Iterator<Item = &Candidate> {
+        self.settings.iter().skip(1).filter(|setting| self.is_ahead(setting))
+    }
+
+    fn is_ahead(&self, setting: &Candidate) -> bool {
+        // Of equal means a difference is the rounding of sums.
+        let least = ROUNDING * setting.value.abs();
+        setting.difference.is_some_and(|difference| self.metric.cost(difference.mean) < -least)
+    }
+
+    /// Settings that are not significantly worse than the best, without those that are ahead.
     pub(super) fn rivals(&self) -> impl Iterator<Item = &Candidate> {
-        let is_rival = |setting: &&Candidate| setting.p.is_none_or(|p| p > super::difference_of_means::ALPHA);
+        let is_rival = |setting: &&Candidate| !self.is_ahead(setting) && setting.p.is_none_or(|p| p > ALPHA);
         self.settings.iter().skip(1).filter(is_rival)
     }
 }
@@ -226,12 +243,17 @@ impl Candidate {
             samples,
             shared,
             combinations,
+            lost: 0,
             incomplete,
             value: mean.mean,
             interval: mean.interval,
             difference: None,
             p: None,
         })
+    }
+
+    fn ranked(&self) -> Ranked<'_> {
+        Ranked { samples: &self.samples, has_lost: self.lost > 0 }
     }
 
     /// Its mean minus `factor` times that of another.
@@ -243,9 +265,25 @@ impl Candidate {
     pub(super) fn lacks_folds(&self, runs: &[Run]) -> bool {
         let own = || self.places.iter().map(|&place| &runs[place]);
         let folds = own().find_map(|run| run.axis("data.folds")?.parse::<usize>().ok());
-        let taken = distinct(own().filter_map(|run| run.axis("data.fold"))).len();
+        let taken = distinct(own().filter_map(|run| run.axis(FOLD))).len();
         folds.is_some_and(|folds| taken > 1 && taken < folds)
     }
+}
+
+/// What a sample of these runs is, and how much of their rows samples share, as [`Candidate::shared`] has it.
+fn samples_of(runs: &[Run], places: &[usize], metric: &Metric) -> (&'static str, f64) {
+    let seeds = || places.iter().filter_map(|&place| runs[place].seeds());
+    let are_several =
+        |part: usize| seeds().any(|own| seeds().next().is_some_and(|first| own[part] != first[part]));
+    let each = match metric.is_learned {
+        false => "run",
+        true if are_several(1) && !are_several(0) => "fold",
+        true => "seed",
+    };
+    let splits = distinct(places.iter().filter_map(|&place| runs[place].split_seed())).len();
+    let redrawn = places.iter().filter_map(|&place| redrawn_share(&runs[place]));
+    let shared = if each == "seed" && splits > 1 { redrawn.fold(0.0, f64::max) } else { 0.0 };
+    (each, shared)
 }
 
 /// Values with their pairing keys. Learned metrics are paired by seed; values with equal seeds are averaged,
@@ -253,12 +291,12 @@ impl Candidate {
 /// paired by fold. Measured metrics are paired by the turn of a sweep.
 fn samples(values: &[(usize, f64)], runs: &[Run], (metric, each): (&Metric, &str)) -> Vec<Sample> {
     let key = |run: &Run| {
-        let [seed, fold] = run.seed().unwrap_or_default();
+        let [seed, fold] = run.seeds().unwrap_or_default();
         match (metric.is_learned, each) {
-            (true, "fold") => Some(fold.to_owned()),
-            (true, _) => Some(seed.to_owned()),
+            (true, "fold") => Some(fold),
+            (true, _) => Some(seed),
             (false, _) => {
-                Some([run.sweep.as_deref()?, run.repeat().unwrap_or_default(), seed, fold].join("\n"))
+                Some([run.sweep.as_deref()?, run.repeat().unwrap_or_default(), &seed, &fold].join("\n"))
             }
         }
     };
@@ -290,13 +328,12 @@ fn fold(combinations: &[Vec<Sample>]) -> (Vec<Sample>, usize) {
     (complete.into_iter().map(|(key, values)| (key, mean(&values))).collect(), incomplete)
 }
 
-/// Best first. For a learned metric, settings with fewer seeds come last: the seeds they lack may be the hard
-/// ones.
-fn sort(settings: &mut [Candidate], metric: &Metric) {
-    let most = settings.iter().map(|setting| setting.samples.len()).max().unwrap_or(0);
-    let lacks = |setting: &Candidate| metric.is_learned && setting.samples.len() < most;
-    let cost = |setting: &Candidate| metric.cost(setting.value);
-    settings.sort_by(|a, b| lacks(a).cmp(&lacks(b)).then(cost(a).total_cmp(&cost(b))));
+/// Best first, as the sweep itself ranks them.
+fn sorted(settings: Vec<Candidate>, metric: &Metric) -> Vec<Candidate> {
+    let ranked: Vec<Ranked<'_>> = settings.iter().map(Candidate::ranked).collect();
+    let order = order(&ranked, metric.is_learned, &|value| metric.cost(value));
+    let mut settings: Vec<Option<Candidate>> = settings.into_iter().map(Some).collect();
+    order.into_iter().filter_map(|place| settings[place].take()).collect()
 }
 
 /// Computes the differences from the first setting, and returns the number of pairs among which the first was

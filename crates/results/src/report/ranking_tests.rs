@@ -13,6 +13,7 @@ fn setting(values: Vec<f64>) -> Candidate {
         places: Vec::new(),
         shared: 0.0,
         combinations: [1; 2],
+        lost: 0,
         incomplete: 0,
         value: values.iter().sum(),
         interval: None,

@@ -10,7 +10,7 @@ use super::{
     leaves::Leaves,
     machines::Machine,
     metric::in_one_unit,
-    run::{REPEAT, Run, SEEDS},
+    run::{Run, varies_setting},
     speeds::{self, Speed},
     statistics::{Estimate, coverage},
 };
@@ -155,9 +155,7 @@ fn keys(runs: &[Run], configurations: &[Configuration]) -> Vec<Column> {
         firsts.iter().enumerate().filter_map(|(place, run)| Some((place, run.spec.as_ref()?))).collect();
     let found = differences::differences(&specs, |_| true);
     // Runs of several seeds are taken together.
-    let tells = |key: &str| {
-        !["description", REPEAT].contains(&key) && !SEEDS.contains(&key) && !key.starts_with("devices.")
-    };
+    let tells = |key: &str| key != "description" && varies_setting(key) && !key.starts_with("devices.");
     let mut keys: Vec<&str> = found.iter().map(|found| found.key.as_str()).filter(|key| tells(key)).collect();
     if keys.len() > MOST_KEYS {
         keys.retain(|key| ["kind", "name"].contains(key));

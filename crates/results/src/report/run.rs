@@ -14,7 +14,7 @@ use super::{
     metrics_file::NO_METRIC,
     parallel,
 };
-pub(super) use crate::run::{REPEAT, SEEDS, mean};
+pub(super) use crate::run::{FOLD, REPEAT, mean, varies_setting};
 use crate::{
     event::Status,
     host::read_text,
@@ -367,11 +367,6 @@ impl Run {
     fn logged(&self) -> &Logged {
         let read = || self.metrics().and_then(|path| logged::read(&path).ok()).unwrap_or_default();
         self.logged.get_or_init(read)
-    }
-
-    /// Its seed, and the fold used for validation.
-    pub(super) fn seed(&self) -> Option<[&str; 2]> {
-        Some([self.axis("seed")?, self.axis("data.fold").unwrap_or_default()])
     }
 
     /// The number of this repeat within its sweep.

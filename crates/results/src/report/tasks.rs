@@ -4,8 +4,9 @@ use super::{
     differences::{self, file_name, is_path},
     grouping::grouped,
     leaves::Leaves,
-    run::Run,
+    run::{FOLD, Run},
 };
+use crate::run::SEEDS;
 
 /// Keys of `[data]` that do not change rows or targets.
 const HARMLESS: [&str; 9] = [
@@ -115,11 +116,11 @@ impl Tasks {
     }
 }
 
-/// If a run's seed draws validation rows from a table that all seeds share: their number over that of training rows. `None` also of
+/// If a seed draws a run's validation rows from a table that all seeds share: their number over that of training rows. `None` also of
 /// folds.
 pub(super) fn redrawn_share(run: &Run) -> Option<f64> {
     let spec = run.spec.as_ref()?;
-    if spec.get("data.split.seed").or_else(|| spec.get("data.folds")).is_some() {
+    if spec.get("data.folds").is_some() {
         return None;
     }
     let fraction = |key: &str| spec.get(key)?.parse::<f64>().ok();
@@ -128,6 +129,21 @@ pub(super) fn redrawn_share(run: &Run) -> Option<f64> {
     let validation = fraction("data.split.validation").or_else(of_sources).filter(|own| *own > 0.0)?;
     let test = fraction("data.split.test").unwrap_or(0.0);
     Some(validation / (1.0 - validation - test))
+}
+
+impl Run {
+    /// Its seeds together as text, and the fold used for validation.
+    pub(super) fn seeds(&self) -> Option<[String; 2]> {
+        self.axis(SEEDS[0])?;
+        let keys = SEEDS.into_iter().filter(|key| *key != FOLD);
+        let seeds: Vec<&str> = keys.map(|key| self.axis(key).unwrap_or_default()).collect();
+        Some([seeds.join(" ").trim_end().to_owned(), self.axis(FOLD).unwrap_or_default().to_owned()])
+    }
+
+    /// The seed that splits its rows.
+    pub(super) fn split_seed(&self) -> Option<&str> {
+        self.axis("data.split.seed").or_else(|| self.axis(SEEDS[0]))
+    }
 }
 
 /// Everything that determines a run's losses besides model and training.

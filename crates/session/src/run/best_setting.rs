@@ -1,18 +1,101 @@
-//! The best setting of a sweep while it runs, ranked as `runner compare` does.
+//! Which setting of a sweep is the best: the one rule, of the line while it runs and of every comparison.
 
 use std::{
     cmp::Reverse,
-    collections::{BTreeMap, BTreeSet, HashMap, HashSet},
-    mem,
+    collections::{BTreeMap, BTreeSet, HashMap},
     sync::Arc,
 };
 
 use super::cost::Cost;
-use crate::spec::Monitor;
 pub use crate::spec::SEEDS;
+use crate::{event::Status, spec::Monitor};
 
 /// The axis that numbers a sweep's repeats.
 pub const REPEAT: &str = "repeat";
+
+/// The one of [`SEEDS`] that is the fold on which a run validates. The others together are its seed.
+pub const FOLD: &str = "data.fold";
+
+/// What a value of a setting is of, such as its seed, and the value. Only values of the same seed can be paired.
+pub type Sample = (Option<String>, f64);
+
+/// A setting that is to be ranked.
+pub struct Ranked<'a> {
+    /// Sorted by their seeds.
+    pub samples: &'a [Sample],
+    /// Whether runs of it diverged or were stopped by the sweep, so that the seeds it lacks were the hard ones.
+    pub has_lost: bool,
+}
+
+impl Ranked<'_> {
+    /// Whether it is ranked behind all that can be compared with the leader: its seeds are fewer, and either have nothing to do with
+    /// the leader's, or are those that were left when others were lost. Those that it lacks may be the hard ones.
+    pub fn comes_last(&self, leader: &Self) -> bool {
+        let has_fewer = self.samples.len() < leader.samples.len();
+        has_fewer && (self.has_lost || pairs(self.samples, leader.samples).is_none())
+    }
+}
+
+/// The values of the seeds that both have. None where settings are compared by the means of all their values: they share no seed,
+/// or one of several.
+pub fn pairs(own: &[Sample], other: &[Sample]) -> Option<Vec<(f64, f64)>> {
+    let paired: Vec<(f64, f64)> = if have_same_seeds(own, other) {
+        own.iter().zip(other).map(|(own, other)| (own.1, other.1)).collect()
+    } else {
+        let values: HashMap<&str, f64> =
+            other.iter().filter_map(|(seed, value)| Some((seed.as_deref()?, *value))).collect();
+        own.iter().filter_map(|(seed, value)| Some((*value, *values.get(seed.as_deref()?)?))).collect()
+    };
+    (paired.len() > 1 || (paired.len() == 1 && own.len().min(other.len()) == 1)).then_some(paired)
+}
+
+fn have_same_seeds(own: &[Sample], other: &[Sample]) -> bool {
+    let is_same = |(own, other): (&Sample, &Sample)| own.0.is_some() && own.0 == other.0;
+    own.len() == other.len() && own.iter().zip(other).all(is_same)
+}
+
+/// The settings, best first. Two are compared by their means over the seeds that both have. The best mean of the settings with
+/// most seeds leads; of each other set of seeds the best mean takes the lead if it is ahead of the leader. If
+/// `seeds_matter`, some [come last](Ranked::comes_last). All others follow by their difference from the leader; of equal ones the
+/// first is first.
+pub fn order(settings: &[Ranked<'_>], seeds_matter: bool, cost: &dyn Fn(f64) -> f64) -> Vec<usize> {
+    let mean_cost = |own: &Ranked<'_>| Cost::new(cost(mean(own.samples.iter().map(|(_, value)| value))));
+    let costs: Vec<Cost> = settings.iter().map(mean_cost).collect();
+    let mut firsts: HashMap<(bool, Vec<Option<&str>>), usize> = HashMap::new();
+    for (place, own) in settings.iter().enumerate() {
+        let seeds = own.samples.iter().map(|(seed, _)| seed.as_deref()).collect();
+        let first = firsts.entry((own.has_lost, seeds)).or_insert(place);
+        if costs[place] < costs[*first] {
+            *first = place;
+        }
+    }
+    let mut firsts: Vec<usize> = firsts.into_values().collect();
+    firsts.sort_by_key(|&place| (Reverse(settings[place].samples.len()), costs[place], place));
+    let behind = |own: usize, leader: usize| behind(&settings[own], &settings[leader], seeds_matter, cost);
+    let takes_lead = |own: usize, leader: usize| behind(own, leader) < (false, Cost::new(0.0));
+    let lead = |leader, own| if takes_lead(own, leader) { own } else { leader };
+    let Some(leader) = firsts.into_iter().reduce(lead) else { return Vec::new() };
+    let mut order: Vec<usize> = (0..settings.len()).collect();
+    order.sort_by_cached_key(|&own| (own != leader, behind(own, leader), own));
+    order
+}
+
+/// Whether a setting comes last, and by how much it is behind another.
+fn behind(
+    own: &Ranked<'_>,
+    leader: &Ranked<'_>,
+    seeds_matter: bool,
+    cost: &dyn Fn(f64) -> f64,
+) -> (bool, Cost) {
+    let pairs = pairs(own.samples, leader.samples);
+    let is_last = seeds_matter && own.comes_last(leader);
+    let means = |pairs: &[(f64, f64)]| {
+        [mean(pairs.iter().map(|(own, _)| own)), mean(pairs.iter().map(|(_, other)| other))]
+    };
+    let all = |own: &Ranked<'_>| mean(own.samples.iter().map(|(_, value)| value));
+    let [own, leader] = pairs.map_or_else(|| [all(own), all(leader)], |pairs| means(&pairs));
+    (is_last, Cost::new(cost(own) - cost(leader)))
+}
 
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct BestSetting {
@@ -26,110 +109,92 @@ pub(super) struct BestSetting {
     pub count: usize,
 }
 
-/// A trial that finished, with its best value.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Finished {
-    pub trial: usize,
-    pub seed: u64,
-    pub fold: Option<u32>,
-    pub value: f64,
-}
+/// What random numbers and rows a trial has: its seeds as text, and its fold.
+pub type SeedsAndFold = (String, Option<u32>);
 
 /// The trials that finished, by setting: those that differ only in their seeds and folds.
 #[derive(Debug, Default)]
 pub(super) struct Settings {
     settings: HashMap<Arc<str>, TrialsOfSetting>,
-    ranks: BTreeMap<Rank, Arc<str>>,
-    /// Those that changed since they were ranked.
-    changed: HashSet<Arc<str>>,
     /// The seeds and the folds of trials, also of those that did not finish.
-    seeds: BTreeSet<u64>,
+    seeds: BTreeSet<String>,
     folds: BTreeSet<Option<u32>>,
-    /// Whether the samples of a setting are its folds. They are its seeds where there are several: the folds of one seed share most
-    /// of their rows.
-    by_fold: bool,
     monitor: Option<Monitor>,
     /// Whether trials are judged by different metrics.
     is_mixed: bool,
 }
 
-/// The best comes first. Settings with fewer samples come last: those that they lack may be the hard ones. Of equal ones, that
-/// with the first trial is first.
-type Rank = (Reverse<usize>, Cost, usize);
-
 #[derive(Debug, Default)]
 struct TrialsOfSetting {
-    /// By sample, then by number.
-    trials: Vec<Finished>,
-    rank: Option<Rank>,
+    /// By number.
+    trials: BTreeMap<usize, (SeedsAndFold, f64)>,
+    has_lost: bool,
 }
 
 impl Settings {
-    /// Takes note of the seed and the fold of a trial.
-    pub fn know(&mut self, (seed, fold): (u64, Option<u32>)) {
-        self.seeds.insert(seed);
+    /// Takes note of the seeds and the fold of a trial.
+    pub fn know(&mut self, (seeds, fold): SeedsAndFold) {
+        self.seeds.insert(seeds);
         self.folds.insert(fold);
-        let by_fold = self.folds.len() > 1 && self.seeds.len() < 2;
-        if mem::replace(&mut self.by_fold, by_fold) != by_fold {
-            for (name, own) in &mut self.settings {
-                own.trials.sort_by_key(|trial| trial.place(by_fold));
-                self.changed.insert(Arc::clone(name));
+    }
+
+    /// Takes note of how a trial of a setting ended, and of its best value.
+    pub fn take(
+        &mut self,
+        setting: &str,
+        (trial, seeds): (usize, SeedsAndFold),
+        status: Status,
+        best: Option<(Monitor, f64)>,
+    ) {
+        self.know(seeds.clone());
+        let own = self.settings.entry(setting.into()).or_default();
+        match (status, best) {
+            (Status::Diverged | Status::Stopped, _) => own.has_lost = true,
+            (Status::Finished, Some((monitor, value))) => {
+                self.is_mixed |= *self.monitor.get_or_insert(monitor) != monitor;
+                if value.is_finite() {
+                    own.trials.insert(trial, (seeds, value));
+                }
             }
+            _ => {}
         }
-    }
-
-    /// Takes a trial of a setting that finished, and is known.
-    pub fn add(&mut self, setting: &str, finished: Finished, monitor: Monitor) {
-        self.is_mixed |= *self.monitor.get_or_insert(monitor) != monitor;
-        if !finished.value.is_finite() {
-            return;
-        }
-        let name: Arc<str> = setting.into();
-        let (own, by_fold) = (self.settings.entry(Arc::clone(&name)).or_default(), self.by_fold);
-        let found = own.trials.binary_search_by_key(&finished.place(by_fold), |trial| trial.place(by_fold));
-        if let Err(place) = found {
-            own.trials.insert(place, finished);
-            self.changed.insert(name);
-        }
-    }
-
-    fn rank(&mut self, name: &Arc<str>) {
-        let (Some(own), Some(monitor)) = (self.settings.get_mut(name), self.monitor) else { return };
-        if let Some(before) = own.rank.take() {
-            self.ranks.remove(&before);
-        }
-        let (value, count) = own.value(self.by_fold);
-        let first = own.trials.iter().map(|trial| trial.trial).min().unwrap_or_default();
-        let rank = (Reverse(count), Cost::new(monitor.cost(value)), first);
-        own.rank = Some(rank);
-        self.ranks.insert(rank, Arc::clone(name));
     }
 
     /// `None` where no trial finished, or trials are judged by different metrics.
-    pub fn best(&mut self) -> Option<BestSetting> {
-        mem::take(&mut self.changed).iter().for_each(|name| self.rank(name));
+    pub fn best(&self) -> Option<BestSetting> {
         let monitor = self.monitor.filter(|_| !self.is_mixed)?;
-        let (_, setting) = self.ranks.first_key_value()?;
-        let own = self.settings.get(setting)?;
-        let (value, count) = own.value(self.by_fold);
-        let luckiest = own.trials.iter().min_by_key(|own| (Cost::new(monitor.cost(own.value)), own.trial))?;
-        Some(BestSetting { setting: Arc::clone(setting), trial: luckiest.trial, monitor, value, count })
-    }
-}
-
-impl Finished {
-    /// Its sample, then its number.
-    fn place(&self, by_fold: bool) -> ((u64, Option<u32>), usize) {
-        (if by_fold { (0, self.fold) } else { (self.seed, None) }, self.trial)
+        // The folds of one seed share most of their rows.
+        let by_fold = self.folds.len() > 1 && self.seeds.len() < 2;
+        let first = |own: &TrialsOfSetting| own.trials.first_key_value().map(|(trial, _)| *trial);
+        let known = self.settings.iter().filter_map(|(name, own)| Some((first(own)?, name, own)));
+        let mut known: Vec<_> = known.collect();
+        known.sort_by_key(|(first, ..)| *first);
+        let samples: Vec<Vec<Sample>> = known.iter().map(|(.., own)| own.samples(by_fold)).collect();
+        let ranked = known.iter().zip(&samples);
+        let ranked = ranked.map(|((.., own), samples)| Ranked { samples, has_lost: own.has_lost });
+        let cost = |value: f64| monitor.cost(value);
+        let best = *order(&ranked.collect::<Vec<_>>(), true, &cost).first()?;
+        let (_, setting, own) = &known[best];
+        let luckiest = own.trials.iter().min_by_key(|(trial, (_, value))| (Cost::new(cost(*value)), **trial));
+        Some(BestSetting {
+            setting: Arc::clone(setting),
+            trial: luckiest.map(|(trial, _)| *trial)?,
+            monitor,
+            value: mean(samples[best].iter().map(|(_, value)| value)),
+            count: samples[best].len(),
+        })
     }
 }
 
 impl TrialsOfSetting {
-    /// The mean over its samples of the means over their trials, and the number of samples.
-    fn value(&self, by_fold: bool) -> (f64, usize) {
-        let samples = self.trials.chunk_by(|a, b| a.place(by_fold).0 == b.place(by_fold).0);
-        let means: Vec<f64> = samples.map(|own| mean(own.iter().map(|trial| &trial.value))).collect();
-        (mean(&means), means.len())
+    /// A value per seed, or per fold: the mean over its trials.
+    fn samples(&self, by_fold: bool) -> Vec<Sample> {
+        let mut samples: BTreeMap<String, Vec<f64>> = BTreeMap::new();
+        for ((seeds, fold), value) in self.trials.values() {
+            let name = if by_fold { format!("{fold:?}") } else { seeds.clone() };
+            samples.entry(name).or_default().push(*value);
+        }
+        samples.into_iter().map(|(name, values)| (Some(name), mean(&values))).collect()
     }
 }
 
@@ -145,7 +210,7 @@ pub fn mean<'a>(values: impl IntoIterator<Item = &'a f64, IntoIter: Clone>) -> f
 }
 
 /// Whether trials with other values of an axis are of other settings.
-pub(super) fn varies_setting(axis: &str) -> bool {
+pub fn varies_setting(axis: &str) -> bool {
     axis != REPEAT && !SEEDS.contains(&axis)
 }
 
@@ -162,8 +227,9 @@ mod tests {
     ) -> Option<(String, usize, f64, usize)> {
         let mut settings = Settings::default();
         for (trial, (setting, seed, fold, value)) in trials.into_iter().enumerate() {
-            settings.know((seed, fold));
-            (0..2).for_each(|_| settings.add(setting, Finished { trial, seed, fold, value }, monitor));
+            let own = (trial, (seed.to_string(), fold));
+            (0..2)
+                .for_each(|_| settings.take(setting, own.clone(), Status::Finished, Some((monitor, value))));
         }
         settings.best().map(|best| (best.setting.to_string(), best.trial, best.value, best.count))
     }
@@ -181,20 +247,50 @@ mod tests {
         };
         assert_eq!(of_seeds(&[], LOSS), None);
         assert_eq!(of_seeds(&[f64::NAN], LOSS), None);
-        // Until one setting has both seeds, the best trial is the best.
         assert_eq!(of_seeds(&[0.5], LOSS), is("lr 0.1", 0, 0.5, 1));
         assert_eq!(of_seeds(&[0.5, 0.25, 0.125, 0.75], LOSS), is("lr 0.1", 1, 0.375, 2));
-        let with_one_seed = [0.5, 0.25, 0.125, 0.75, 0.0625];
-        assert_eq!(of_seeds(&with_one_seed, LOSS), is("lr 0.1", 1, 0.375, 2), "one seed may be luck");
+        // On the seed that all have, one with that seed alone may be the best, or not.
+        assert_eq!(of_seeds(&[0.5, 0.25, 0.125, 0.75, 0.0625], LOSS), is("lr 0.3", 4, 0.0625, 1));
+        assert_eq!(of_seeds(&[0.125, 0.75, 0.5, 0.75, 0.25], LOSS), is("lr 0.1", 0, 0.4375, 2));
         let r2 = Monitor::R2;
         assert_eq!(of_seeds(&[0.5, 0.25, 0.125, 0.75], r2), is("lr 0.2", 3, 0.4375, 2));
         assert_eq!(of_seeds(&[0.5, f64::NAN, 0.125, 0.625], LOSS), is("lr 0.2", 2, 0.375, 2));
         let mut mixed = Settings::default();
         let has_best = [LOSS, r2].map(|monitor| {
-            mixed.add("", Finished { trial: 0, seed: 0, fold: None, value: 0.5 }, monitor);
+            mixed.take("", (0, (String::new(), None)), Status::Finished, Some((monitor, 0.5)));
             mixed.best().is_some()
         });
         assert_eq!(has_best, [true, false]);
+    }
+
+    fn samples(values: &[(u32, f64)]) -> Vec<Sample> {
+        values.iter().map(|(seed, value)| (Some(seed.to_string()), *value)).collect()
+    }
+
+    /// Orders settings of these seeds and values; those at `lost` lost seeds.
+    fn ordered(settings: &[&[(u32, f64)]], lost: &[usize]) -> Vec<usize> {
+        let samples: Vec<Vec<Sample>> = settings.iter().map(|own| samples(own)).collect();
+        let ranked = samples.iter().enumerate();
+        let ranked = ranked.map(|(place, samples)| Ranked { samples, has_lost: lost.contains(&place) });
+        order(&ranked.collect::<Vec<_>>(), true, &|value| value)
+    }
+
+    /// The first setting has one seed more than the second, which is better on each of those that both have.
+    #[test]
+    fn seeds_that_both_have_decide() {
+        let worse: &[(u32, f64)] = &[(0, 1.9), (1, 2.0), (2, 2.1), (3, 1.9)];
+        let better: &[(u32, f64)] = &[(0, 0.1), (1, 0.2), (2, 0.1)];
+        assert_eq!(ordered(&[worse, better], &[]), [1, 0]);
+        assert_eq!(ordered(&[worse, &better[..1]], &[]), [1, 0]);
+        // An easy seed alone makes no setting better.
+        assert_eq!(ordered(&[&[(0, 0.1), (1, 3.0)], &[(0, 0.2)]], &[]), [0, 1]);
+        // Seeds that were lost may be the hard ones, and of none in common nothing is known.
+        assert_eq!(ordered(&[worse, better], &[1]), [0, 1]);
+        assert_eq!(ordered(&[worse, &[(7, 0.1)]], &[]), [0, 1]);
+        assert_eq!(ordered(&[&[(1, 0.2), (2, 0.4)], &[(7, 0.1), (8, 0.3)]], &[]), [1, 0]);
+        // The others follow by what they are behind the best, and those that come last are behind these.
+        let best: &[(u32, f64)] = &[(0, 0.1), (1, 0.1), (2, 0.1)];
+        assert_eq!(ordered(&[worse, &[(9, 0.0)], better, best], &[]), [3, 2, 0, 1]);
     }
 
     /// The values of `tests/it/best_setting.rs`, where `compare` names the same setting, trial, mean and count.
@@ -208,15 +304,27 @@ mod tests {
         // The trials of `a` have the mean 0.5, those of `b` 0.4375.
         let values = [0.75, 0.5, 0.625, 0.25, 0.125, 0.5625];
         assert_eq!(of(&values), is("a", 4, 0.40625, 2));
-        // One with fewer seeds comes last.
-        assert_eq!(of(&values[..5]), is("a", 4, 0.40625, 2));
-        // With one seed, each fold is a value; one with fewer folds comes last, and one that gets worse gives way.
+        // On the seed that both have, `b` is ahead.
+        assert_eq!(of(&values[..5]), is("b", 3, 0.375, 1));
+        // With one seed, each fold is a value.
         assert_eq!(of(&values[..1]), is("a", 0, 0.75, 1));
         assert_eq!(of(&values[..2]), is("b", 1, 0.5, 1));
-        assert_eq!(of(&values[..3]), is("a", 2, 0.6875, 2));
+        assert_eq!(of(&values[..3]), is("b", 1, 0.5, 1));
         assert_eq!(of(&values[..4]), is("b", 3, 0.375, 2));
         assert_eq!(of(&[0.25, 0.375, 0.75, 0.5]), is("b", 1, 0.4375, 2));
         // Of equal ones the first is best.
         assert_eq!(of(&[0.5, 0.5, 0.75, 0.75]), is("a", 0, 0.625, 2));
+    }
+
+    #[test]
+    fn a_setting_that_diverged_comes_behind() {
+        let mut settings = Settings::default();
+        for (trial, setting, seed, value) in [(0, "a", 0, 0.5), (1, "b", 0, 0.25), (2, "a", 1, 0.5)] {
+            settings.take(setting, (trial, (seed.to_string(), None)), Status::Finished, Some((LOSS, value)));
+        }
+        let best = |settings: &Settings| settings.best().map(|best| best.setting.to_string());
+        assert_eq!(best(&settings).as_deref(), Some("b"));
+        settings.take("b", (3, ("1".to_owned(), None)), Status::Diverged, None);
+        assert_eq!(best(&settings).as_deref(), Some("a"));
     }
 }

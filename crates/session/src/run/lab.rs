@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::{ExecuteError, Planned, RunFacts};
+use super::{ExecuteError, Planned, RunFacts, SeedsAndFold};
 use crate::{
     event::{Closed, Event, Header, Outcome},
     host, lab,
@@ -30,8 +30,8 @@ impl Planned for LabTrial {
         &spec.name
     }
 
-    fn seed_and_fold(spec: &LabSpec) -> (u64, Option<u32>) {
-        (spec.seed, None)
+    fn seeds_and_fold(spec: &LabSpec) -> SeedsAndFold {
+        (spec.seed.to_string(), None)
     }
 
     fn hash8(&self) -> String {

@@ -45,7 +45,9 @@ mod trial;
 mod waiting;
 mod warnings;
 
-pub use best_setting::{REPEAT, SEEDS, mean};
+pub use best_setting::{
+    FOLD, REPEAT, Ranked, SEEDS, Sample, SeedsAndFold, mean, order, pairs, varies_setting,
+};
 pub use changes::refused_changes;
 pub use datasets::Datasets;
 pub use device_group::{bf16_unit, executor};

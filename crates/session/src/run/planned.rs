@@ -7,7 +7,7 @@ use std::{
 
 use chrono::{DateTime, Utc};
 
-use super::extension::Extension;
+use super::{best_setting::SeedsAndFold, extension::Extension};
 use crate::{
     device::DeviceError,
     event::{Closed, Outcome},
@@ -167,8 +167,8 @@ pub trait Planned: Sized + Send + Sync {
 
     fn name(spec: &Self::Spec) -> &str;
 
-    /// The seed of a trial, and the fold that it validates on.
-    fn seed_and_fold(spec: &Self::Spec) -> (u64, Option<u32>);
+    /// The seeds of a trial, and the fold that it validates on.
+    fn seeds_and_fold(spec: &Self::Spec) -> SeedsAndFold;
 
     /// First 8 hex digits of SHA-256 of the resolved spec.
     fn hash8(&self) -> String;

@@ -12,7 +12,7 @@ use std::{
 };
 
 use super::{
-    best_setting::{BestSetting, Finished, varies_setting},
+    best_setting::{BestSetting, varies_setting},
     exit::{Exit, print_error},
     leases::{Leases, Wanted},
     planned::{Planned, Role},

@@ -8,7 +8,7 @@ use std::{
 use serde_json::json;
 
 use super::{
-    best_setting::Settings,
+    best_setting::{SEEDS, Settings},
     draws,
     exit::{Exit, print_json, print_stderr},
     leases::Leases,
@@ -178,9 +178,9 @@ fn rungs_of<P: Planned>(
 /// No trial has finished yet. Where seeds are an axis, those of all trials are known.
 fn settings_of<P: Planned>(experiment: &Experiment<P::Spec>) -> Settings {
     let mut settings = Settings::default();
-    if experiment.axes.iter().any(|axis| axis == "seed") {
+    if experiment.axes.iter().any(|axis| SEEDS.contains(&axis.as_str())) {
         let known = experiment.trials.iter().take(experiment.known);
-        known.for_each(|trial| settings.know(P::seed_and_fold(&trial.spec)));
+        known.for_each(|trial| settings.know(P::seeds_and_fold(&trial.spec)));
     }
     settings
 }

@@ -12,6 +12,7 @@ use chrono::DateTime;
 use super::{
     Datasets, ExecuteError, Planned, RunFacts,
     announce::{begin, compare_with_truth, report_devices, timed_by},
+    best_setting::SeedsAndFold,
     changes::{changes_in_words, not_the_trials, refused_unasked},
     confusion::{class_names, save_confusion},
     device_group::{bf16_unit, device_group, slow_devices},
@@ -85,8 +86,10 @@ impl Planned for Trial {
         &spec.name
     }
 
-    fn seed_and_fold(spec: &Spec) -> (u64, Option<u32>) {
-        (spec.seed, spec.data.fold)
+    fn seeds_and_fold(spec: &Spec) -> SeedsAndFold {
+        let (init, shuffle) = (spec.model.init_seed, spec.data.shuffle_seed);
+        let split = spec.data.split.as_ref().and_then(|split| split.seed);
+        (format!("{} {init:?} {shuffle:?} {split:?}", spec.seed), spec.data.fold)
     }
 
     fn hash8(&self) -> String {

@@ -20,7 +20,7 @@ use super::{
 
 /// Keys that choose rows and random numbers. No sampler draws them: each point runs with every value, and a setting is averaged
 /// over them.
-pub const SEEDS: [&str; 4] = ["seed", "data.fold", "model.init_seed", "data.shuffle_seed"];
+pub const SEEDS: [&str; 5] = ["seed", "data.fold", "model.init_seed", "data.shuffle_seed", "data.split.seed"];
 
 impl Sweep {
     /// The points that a sampler draws, and the seeds and folds that each of them runs with.
