@@ -116,6 +116,33 @@ fn the_seeds_that_are_left_are_the_way_out() {
     assert_eq!(said("skipped"), way_out("sweep.repeats=5"));
 }
 
+/// Two sweeps of which settings share some seeds: `n` says how many.
+#[test]
+fn shared_seeds_are_counted() {
+    let runs = Runs::new();
+    let path = |name: &str| runs.named(&format!("{name}/S"));
+    let few = [0.1, 0.12, 0.11, 0.13];
+    sweep(&runs, &two(&few, &few.map(Some)));
+    std::fs::rename(runs.path("a"), runs.path("b")).unwrap();
+    let more = [0.11, 0.1, 0.12, 0.125, 0.13, 0.1, 0.11];
+    let mut trials = two(&more, &more.map(Some));
+    trials.iter_mut().for_each(|trial| trial.seeds[0].1 += 2);
+    sweep(&runs, &trials);
+    let ended = crate::process::Sandbox::new("").runner(&["compare", &path("b"), &path("a")]);
+    insta::assert_snapshot!(runs.masked(&ended.stdout), @r"
+    2 shared settings, validation loss: second better in 0, worse in 0, unclear in 2
+      first   RUNS/b/S
+              best #0 lr 1e-5, 0.115 [0.094, 0.136]
+      second  RUNS/a/S
+              best #2 lr 1e-5, 0.114 [0.103, 0.124]
+
+       lr               n                 first                second           difference  p-value
+     1e-5  4, 7, 2 shared  0.115 [0.094, 0.136]  0.114 [0.103, 0.124]  -0.01 [-0.21, 0.18]     1.00
+     1e-2  4, 7, 2 shared  0.115 [0.094, 0.136]  0.114 [0.103, 0.124]  -0.01 [-0.21, 0.18]     1.00
+      differences of means, paired by seed [95 %, Student]; p by Holm
+    ");
+}
+
 /// The seed that diverged may be the hard one: a setting that lost it is no better, whatever its others are.
 #[test]
 fn a_setting_that_diverged_is_behind_and_the_words_say_why() {

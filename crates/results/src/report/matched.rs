@@ -251,9 +251,14 @@ impl<'a> Against<'a> {
             .enumerate()
             .map(|(key, title)| column(title, &|pair| pair.own.values[key].clone()))
             .collect();
-        let count = |pair: &Pair| match (pair.base.samples.len(), pair.own.samples.len()) {
-            (base, own) if base == own => own.to_string(),
-            (base, own) => format!("{base}, {own}"),
+        let count = |pair: &Pair| {
+            let [base, own] = [&pair.base, &pair.own].map(|setting| setting.samples.len());
+            let counts = if base == own { own.to_string() } else { format!("{base}, {own}") };
+            match pair.difference.pairs {
+                0 => counts,
+                shared if shared == base && shared == own => counts,
+                shared => format!("{counts}, {shared} shared"),
+            }
         };
         let value = |setting: &Candidate| self.metric.with_interval(setting.value, setting.interval);
         let [n, first, second, difference, title_of_p] = FIGURES;
