@@ -18,7 +18,7 @@ const SPEC: &str = "
 /// What trials 0 to 3 came to: the luckiest is trial 1, of the setting with the worse mean.
 const VALUES: [&str; 4] = ["0.5", "0.125", "0.25", "0.75"];
 
-const BEST: &str = "best: #2 lr 0.1, validation loss 0.4 [-1.2, 2.0], n 2";
+const BEST: &str = "best: #2 lr 0.1, validation loss 0.4 [0.0, 2.0], n 2";
 
 /// A sweep whose trials have these best values.
 fn sweep(place: &Sandbox, values: &[&str]) -> Folder {
@@ -114,7 +114,7 @@ fn the_model_of_a_sweep_is_that_of_its_best_trial() {
     let best = trial(&sweep, 2);
     let (said, model) = export(&sweep.0.display().to_string(), &of_sweep);
     let words = format!(
-        "run: {best}, the best trial: #2 lr 0.1, validation loss 0.4 [-1.2, 2.0], n 2\nweights: best."
+        "run: {best}, the best trial: #2 lr 0.1, validation loss 0.4 [0.0, 2.0], n 2\nweights: best."
     );
     assert!(said.starts_with(&words), "{said}");
     let (said, of_trial) = export(&best, &of_trial);
@@ -130,7 +130,7 @@ fn a_deleted_trial_does_not_count() {
     let folder = sweep.0.display().to_string();
     let status = place.runner(&["status", &folder]).stdout;
     assert_eq!(status.lines().nth(1), Some("4 trials: 3 finished, 1 deleted"), "{status}");
-    let best = "best: #1 lr 0.2, validation loss 0.4 [-3.5, 4.4], n 2";
+    let best = "best: #1 lr 0.2, validation loss 0.4 [0.0, 4.4], n 2";
     assert_eq!(status.lines().nth(2), Some(best), "{status}");
     let compared = place.runner(&["compare", &folder]).stdout;
     assert!(

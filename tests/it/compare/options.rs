@@ -120,15 +120,16 @@ fn what_is_measured_is_ranked_as_it_is_compared() {
     }
     let text = compared(&runs, &["a"], &["--metric", "steps_per_s"]).stdout;
     insta::assert_snapshot!(runs.masked(&text), @r"
-    best: #4 lr 0.1, steps per second 2000 [-2303, 6303], n 3;
+    best: #4 lr 0.1, steps per second 2000 [0, 6303], n 3;
       not distinguishable from #1 (paired difference -500 [-4803, 3803], p 0.67)
       RUNS/a/S/004
 
-     #   lr  n    steps per second             vs best  p-value  median loss    time
-     4  0.1  3  2000 [-2303, 6303]                best                0.5000  500 ms
-     1  0.2  3                1500  -500 [-4803, 3803]     0.67       0.5000  500 ms
+     #   lr  n  steps per second             vs best  p-value  median loss    time
+     4  0.1  3    2000 [0, 6303]                best                0.5000  500 ms
+     1  0.2  3              1500  -500 [-4803, 3803]     0.67       0.5000  500 ms
       means and paired differences over n runs [95 %, Student]; p by Holm, 1 pair
       Student's intervals assume normally distributed values
+      intervals are cut: steps per second is never below 0
     ");
 }
 

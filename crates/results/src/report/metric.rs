@@ -32,6 +32,8 @@ pub(super) struct Metric {
     /// Whether to use each run's last value: only some of the runs monitor this metric and so have its value
     /// at their best epoch.
     pub(super) is_last: bool,
+    /// The least and the largest value that it can have.
+    range: [f64; 2],
     word: fn(f64) -> String,
 }
 
@@ -103,12 +105,22 @@ impl Metric {
             _ => full.strip_prefix("train.").unwrap_or(full),
         };
         let words = words.replace(['.', '_'], " ").replace("per s", "per second");
+        let range = match metric.rsplit_once('.').map_or(metric, |(_, name)| name) {
+            "accuracy" | "f1" | "f1_weighted" | "precision" | "recall" | "auc" => [0.0, 1.0],
+            "r2" => [f64::NEG_INFINITY, 1.0],
+            "best_epoch" | "best_step" => [1.0, f64::INFINITY],
+            "loss" | "mae" | "rmse" | "grad_norm" | "param_norm" | "epochs" | "steps" => [0.0, f64::INFINITY],
+            _ if has("share") => [0.0, 1.0],
+            _ if has("per_s") || has("_s") || metric.contains("bytes") => [0.0, f64::INFINITY],
+            _ => [f64::NEG_INFINITY, f64::INFINITY],
+        };
         let monitor_it = runs.iter().filter(|run| run.has_learned(full));
         Self {
             name: of_target.map_or(words, |(metric, target)| format!("validation {metric} {target}")),
             more_is_better: more_is_better(full),
             is_learned: !is_machines,
             is_last: distinct(monitor_it.map(|run| run.monitor() == full)).len() > 1,
+            range,
             word,
             key,
         }
@@ -159,6 +171,21 @@ impl Metric {
     pub(super) fn word(&self, value: f64) -> String {
         // `word` formats rates and times, with their units, only for positive values.
         if value < 0.0 { format!("-{}", (self.word)(-value)) } else { (self.word)(value) }
+    }
+
+    /// The part of an interval that the metric can have.
+    pub(super) fn within_range(&self, [low, high]: [f64; 2]) -> [f64; 2] {
+        [low.max(self.range[0]), high.min(self.range[1])]
+    }
+
+    /// `intervals are cut: validation accuracy is never above 100 %` of intervals that were; none if they were not.
+    pub(super) fn cut_words(&self, intervals: impl Iterator<Item = [f64; 2]> + Clone) -> Option<String> {
+        let is_cut = |end: usize| intervals.clone().any(|interval| interval[end] == self.range[end]);
+        let words = [(0, "below"), (1, "above")].into_iter().filter(|(end, _)| is_cut(*end));
+        let words: Vec<String> =
+            words.map(|(end, side)| format!("{side} {}", self.word(self.range[end]))).collect();
+        (!words.is_empty())
+            .then(|| format!("intervals are cut: {} is never {}", self.name, words.join(" or ")))
     }
 
     /// The value as a cost: lower is better.
@@ -278,6 +305,25 @@ fn unsigned_zero(fixed: String) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn intervals_end_where_a_metric_does() {
+        let cut = |name: &str| {
+            let metric = Metric::from_key(Key::full(name), &[]);
+            let interval = metric.within_range([-2.0, 20.0]);
+            (interval, metric.cut_words([interval].into_iter()).unwrap_or_default())
+        };
+        let is = |low, high, words: &str| ([low, high], words.to_owned());
+        let accuracy = "intervals are cut: validation accuracy is never below 0.0 % or above 100.0 %";
+        assert_eq!(cut("validation.accuracy"), is(0.0, 1.0, accuracy));
+        let mae = "intervals are cut: validation mae price is never below 0";
+        assert_eq!(cut("validation.mae_price"), is(0.0, 20.0, mae));
+        let r2 = "intervals are cut: validation r2 is never above 1.000";
+        assert_eq!(cut("validation.r2"), is(-2.0, 1.0, r2));
+        assert_eq!(cut("best_epoch"), is(1.0, 20.0, "intervals are cut: best epoch is never below 1.000"));
+        assert_eq!(cut("steps_per_s"), is(0.0, 20.0, "intervals are cut: steps per second is never below 0"));
+        assert_eq!(cut("optimizer.lr"), is(-2.0, 20.0, ""));
+    }
 
     #[test]
     fn an_interval_has_one_unit() {

@@ -71,6 +71,10 @@ pub(super) fn notes(comparison: &Comparison, ranking: &Ranking) -> String {
     if counts.min().is_some_and(|fewest| fewest < MANY) {
         text += "\n  Student's intervals assume normally distributed values";
     }
+    let intervals = ranking.settings.iter().filter_map(|setting| setting.interval);
+    if let Some(words) = ranking.metric.cut_words(intervals) {
+        let _ = write!(text, "\n  {words}"); // writing to a String cannot fail
+    }
     let divides = |setting: &Candidate| {
         setting.places.iter().any(|&place| comparison.runs[place].axis("data.folds").is_some())
     };

@@ -246,7 +246,7 @@ impl Candidate {
             lost: 0,
             incomplete,
             value: mean.mean,
-            interval: mean.interval,
+            interval: mean.interval.map(|interval| metric.within_range(interval)),
             difference: None,
             p: None,
         })
