@@ -187,7 +187,7 @@ fn a_short_name_is_met_with_the_key() {
         ("threads=2", "it is an option of the command: `--threads`"),
         ("devices.virtual_gpus=2", "it is an option of the command: `--virtual-gpus`"),
         ("optimizer.sgd.lr=0,5", "a comma separates the values of a sweep: `0.5` is a number"),
-        ("data.csv.weights=[1.0]", "known here: "),
+        ("data.csv.zebra=[1.0]", "known here: "),
         // Several tables have this key, and the spec has none of them.
         ("gamma=0.5", "known here: "),
     ] {
