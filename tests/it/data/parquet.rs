@@ -221,6 +221,7 @@ fn a_spec_is_drafted() {
     insta::assert_snapshot!(source.split("\n\n").next().unwrap(), @r#"
     path = "odd.parquet"
     target = "y"    # a quantity
+    # numbers: "z"
     # `when` is left out: it has no numbers and no text
     # `price` is left out: it has no numbers and no text
     # `pair` is left out: it has no numbers and no text
