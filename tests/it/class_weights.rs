@@ -107,7 +107,7 @@ fn weights_that_do_not_fit() {
     "#);
 }
 
-/// The three ways to write the same weights give the same run; the numbers are told.
+/// The three ways to write the same weights give the same run; `check` prints the numbers.
 #[test]
 fn weights_by_name_in_order_and_balanced() {
     let place = sandbox();

@@ -268,7 +268,7 @@ fn a_sweep_that_takes_no_repeats_names_a_command() {
         let lr = if more.len() > 1 { "loguniform(1e-3, 1e-1)" } else { "0.1,0.01" };
         let ended = place.runner(&[&["spec.toml", &format!("optimizer.sgd.lr={lr}")], more].concat());
         let doubt = "one seed each cannot tell whether that is more than luck\n";
-        // Of the two trials of the other sweep one was stopped.
+        // One of the two trials of the other sweep was stopped.
         assert_eq!(ended.stdout.contains(doubt), more.len() > 1, "{ended:?}");
         let line = ended.stdout.lines().find_map(|line| line.strip_prefix("  repeat it with: runner "));
         let words: Vec<&str> = line.unwrap_or_else(|| panic!("{ended:?}")).split(' ').collect();
