@@ -265,3 +265,77 @@ fn folds_of_several_seeds_are_averaged() {
     let compared = place.runner(&["compare", &sweep]).stdout;
     assert!(compared.lines().next().unwrap().contains(", n 2"), "{compared}");
 }
+
+/// Rows in the order of time: the first train, those after them validate, the last are for the test, whatever the seed.
+#[test]
+fn rows_in_their_order() {
+    let place =
+        Sandbox::new(&SPEC.replace("categorical = [\"island\", \"sex\"]\n", "").replace("mean", "drop"));
+    let rows =
+        (0..30).map(|row| format!("{},{}\n", if row == 2 { "" } else { "1.5" }, ["a", "b", "c"][row % 3]));
+    fs::write(place.path().join("penguins.csv"), format!("size,species\n{}", rows.collect::<String>()))
+        .unwrap();
+    let split = "data.split={ validation = 0.2, test = 0.1, shuffle = false }";
+    let runs = ["seed=0", "seed=1"].map(|seed| place.run(&[split, seed, "-q"]).ended_by(0));
+    // Of 29 rows, 6 validate and 3 are for the test; row 2 has an empty cell.
+    let held =
+        (21..27).map(|row| format!("validation,{row}\n")).chain((27..30).map(|row| format!("test,{row}\n")));
+    let expected = format!("split,row\n{}", held.collect::<String>());
+    for run in &runs {
+        assert_eq!(fs::read_to_string(run.0.join("rows.csv")).unwrap(), expected);
+    }
+    let ended = place.runner(&["evaluate", &runs[0].0.display().to_string(), "--json"]);
+    let json: serde_json::Value = serde_json::from_str(&ended.stdout).unwrap();
+    assert_eq!(json["rows"], 3, "{ended:?}");
+}
+
+/// Nothing draws rows that stay in their order.
+#[test]
+fn rows_in_their_order_are_not_drawn() {
+    let place = sandbox();
+    let refused = |words: &[&str]| {
+        let ended = place.runner(&[&["check", "spec.toml", "data.split.shuffle=false"], words].concat());
+        assert_eq!(ended.code, Some(2), "{ended:?}");
+        ended.stderr
+    };
+    let all = [
+        refused(&["data.split.stratify=true", "data.split.seed=3"]),
+        refused(&["data.folds=5", "data.fold=0"]),
+        refused(&["data.csv.group=year"]),
+    ];
+    insta::assert_snapshot!(all.join("\n"), @r#"
+    error: `data.split.stratify`: with `data.split.shuffle = false` rows stay in their order, and nothing draws them
+     --> argument 2:1:21
+      |
+    1 | data.split.stratify=true
+      |                     ^^^^
+      |
+      = hint: leave out one of the two: `~data.split.stratify` deletes this one
+
+    error: `data.split.seed`: with `data.split.shuffle = false` rows stay in their order, and nothing draws them
+     --> argument 3:1:17
+      |
+    1 | data.split.seed=3
+      |                 ^
+      |
+      = hint: leave out one of the two: `~data.split.seed` deletes this one
+
+    error: 2 problems in spec.toml
+
+    error: `data.folds`: with `data.split.shuffle = false` rows stay in their order, and nothing draws them
+     --> argument 2:1:12
+      |
+    1 | data.folds=5
+      |            ^
+      |
+      = hint: leave out one of the two: `~data.folds` deletes this one
+
+    error: `data.csv.group`: with `data.split.shuffle = false` rows stay in their order, and nothing draws them
+     --> argument 2:1:16
+      |
+    1 | data.csv.group=year
+      |                ^^^^
+      |
+      = hint: leave out one of the two: `~data.csv.group` deletes this one
+    "#);
+}

@@ -37,7 +37,7 @@ table! {
 }
 
 table! {
-    /// Parts of the rows of a file, drawn by a seed.
+    /// Parts of the rows of a file, drawn by a seed or in the order of the file.
     pub struct SplitRule {
         /// Fraction of the rows to validate on (0.2 without `data.folds`).
         pub validation: Option<f64> = None => some(below_one),
@@ -45,6 +45,9 @@ table! {
         pub test: f64 = 0.0 => below_one,
         /// Whether each class has its share in every part.
         pub stratify: bool = false,
+        /// Whether the parts are drawn; `false` leaves the rows in their order: the last are for the test, those before them
+        /// validate.
+        pub shuffle: bool = true,
         /// What draws the parts; by default the seed of the run.
         pub seed: Option<u64> = None => some(super::read_seed),
     }
@@ -172,6 +175,7 @@ impl Data {
             let hint = "leave it out; `~data.split.validation` deletes that of a file";
             t.refuse("split.validation", &["folds"], message, hint);
         }
+        self.check_order(t);
         if let Some(group) = self.source.group_key()
             && self.split.as_ref().is_some_and(|split| split.stratify)
         {
@@ -196,6 +200,25 @@ impl Data {
             Source::Idx(s) => s.validation_fraction = None,
             Source::Npy(s) => s.validation_fraction = None,
             Source::Parquet(s) => s.validation_fraction = None,
+        }
+    }
+
+    /// Refuses what draws rows, if they stay in their order.
+    fn check_order(&self, t: &mut Fields<'_>) {
+        let Some(split) = self.split.as_ref().filter(|split| !split.shuffle) else { return };
+        let draws = [
+            (split.stratify, "split.stratify"),
+            (split.seed.is_some(), "split.seed"),
+            (self.folds.is_some(), "folds"),
+            (
+                self.source.group_key().is_some(),
+                self.source.group_key().unwrap_or_default().trim_start_matches("data."),
+            ),
+        ];
+        for (_, key) in draws.into_iter().filter(|(draws, _)| *draws) {
+            let message =
+                "with `data.split.shuffle = false` rows stay in their order, and nothing draws them";
+            t.refuse(key, &[], message, &format!("leave out one of the two: `~data.{key}` deletes this one"));
         }
     }
 

@@ -202,7 +202,7 @@ fn a_default_that_is_written_out_is_no_other_task() {
         ),
         (
             "c",
-            "[data]\nsplit = { validation = 0.2, test = 0.0, stratify = false, seed = 0 }\n[data.csv]\npath = \"/a.csv\"\n",
+            "[data]\nsplit = { validation = 0.2, test = 0.0, stratify = false, shuffle = true, seed = 0 }\n[data.csv]\npath = \"/a.csv\"\n",
         ),
         (
             "d",

@@ -24,6 +24,8 @@ pub(super) struct Division {
     /// The number of folds, and the one that validates.
     pub(super) folds: Option<[u32; 2]>,
     pub(super) stratify: bool,
+    /// Whether rows are drawn. If not, the last are for the test, and those before them validate.
+    pub(super) shuffle: bool,
     /// The key that says which rows stay together.
     pub(super) group_key: Option<&'static str>,
     /// The key that error messages name.
@@ -45,6 +47,7 @@ impl Division {
             test: split.map_or(0.0, |split| split.test),
             folds,
             stratify: split.is_some_and(|split| split.stratify),
+            shuffle: split.is_none_or(|split| split.shuffle),
             group_key: data.source.group_key(),
             key: if folds.is_some() { "data.folds" } else { key },
             held,
@@ -55,15 +58,18 @@ impl Division {
     #[cfg(test)]
     pub(super) fn of_fraction(seed: u64, validation: f64) -> Self {
         let (test, folds, stratify, held) = (0.0, None, false, Held::Validation);
-        let (group_key, key) = (None, "data.csv.validation_fraction");
-        Self { seed, test_seed: 0, validation, test, folds, stratify, group_key, key, held }
+        let (shuffle, group_key, key) = (true, None, "data.csv.validation_fraction");
+        Self { seed, test_seed: 0, validation, test, folds, stratify, shuffle, group_key, key, held }
     }
 }
 
 impl Division {
     /// Whether parts are drawn without regard to classes.
     pub(super) fn may_stratify(&self) -> bool {
-        !self.stratify && self.group_key.is_none() && (self.folds.is_some() || self.validation > 0.0)
+        self.shuffle
+            && !self.stratify
+            && self.group_key.is_none()
+            && (self.folds.is_some() || self.validation > 0.0)
     }
 
     /// The problem, at the key that is responsible.
@@ -103,11 +109,15 @@ impl Division {
         }
         let mut dealt = 0;
         for (stratum, mut order) in strata.into_values().enumerate() {
-            for row in draw(&mut order, tests[stratum], self.test_seed, Purpose::Test, stratum as u64) {
+            let take = |order: &mut Vec<u32>, count: usize, seed, purpose| match self.shuffle {
+                true => draw(order, count, seed, purpose, stratum as u64),
+                false => order.split_off(order.len().saturating_sub(count)),
+            };
+            for row in take(&mut order, tests[stratum], self.test_seed, Purpose::Test) {
                 held(row, Held::Test);
             }
             let drawn = if folds.is_some() { order.len() } else { validations[stratum] };
-            for row in draw(&mut order, drawn, self.seed, Purpose::Split, stratum as u64) {
+            for row in take(&mut order, drawn, self.seed, Purpose::Split) {
                 // Rows are dealt to the folds in turn, continuing from one class to the next.
                 if folds.is_none_or(|[folds, fold]| dealt % folds == fold) {
                     held(row, Held::Validation);

@@ -275,9 +275,14 @@ fn plain_value(text: &str) -> Option<String> {
 /// Rewrites a `data.split` that is equivalent to a source's `validation_fraction` as that key, so that both
 /// count as the same task.
 fn with_plain_split(spec: &mut BTreeMap<String, String>) {
+    const SHUFFLE: &str = "data.split.shuffle";
     const SPLIT: [&str; 3] = ["data.split.test", "data.split.stratify", "data.split.validation"];
+    // Specs of older versions lack this key.
+    if spec.get(SHUFFLE).is_some_and(|own| own == "true") {
+        spec.remove(SHUFFLE);
+    }
     let is = |key: &str, value: &str| spec.get(key).is_none_or(|own| own == value);
-    if is(SPLIT[0], "0.0") && is(SPLIT[1], "false") {
+    if !spec.contains_key(SHUFFLE) && is(SPLIT[0], "0.0") && is(SPLIT[1], "false") {
         let [_, _, validation] = SPLIT.map(|key| spec.remove(key));
         let source = ["csv", "idx", "npy", "parquet"].into_iter().find(|source| {
             let prefix = format!("data.{source}.");

@@ -117,10 +117,10 @@ impl Tasks {
 }
 
 /// If a seed draws a run's validation rows from a table that all seeds share: their number over that of training rows. `None` also of
-/// folds.
+/// folds, and of rows in their order.
 pub(super) fn redrawn_share(run: &Run) -> Option<f64> {
     let spec = run.spec.as_ref()?;
-    if spec.get("data.folds").is_some() {
+    if spec.get("data.folds").is_some() || spec.get("data.split.shuffle") == Some("false") {
         return None;
     }
     let fraction = |key: &str| spec.get(key)?.parse::<f64>().ok();
