@@ -130,7 +130,7 @@ fn table(schema: &Json) -> BoxedStrategy<Json> {
 }
 
 /// Rules between fields, which the schema does not express.
-const RULES: [&str; 32] = [
+const RULES: [&str; 33] = [
     "needs exactly one of",
     "nesterov momentum requires",
     "does not come after",
@@ -153,6 +153,7 @@ const RULES: [&str; 32] = [
     "the folds are 0 to",
     "`data.folds` says how many rows validate",
     "keeps rows together",
+    "rows stay in their order",
     "leave no row to train on",
     "is already in",
     "there must be at least one column",
