@@ -46,7 +46,7 @@ pub(super) fn lab(
     folder: &Path,
     color: bool,
 ) -> String {
-    table.note_doubts(header.virtual_devices, header.build);
+    table.note_doubts(outcome, header.virtual_devices, header.build);
     // The reason of a failure is printed as an error.
     let reason = outcome.reason.as_ref().filter(|_| outcome.status == Status::Interrupted);
     let reason = reason.map(|reason| format!(": {}", escape_line(reason))).unwrap_or_default();
