@@ -120,6 +120,21 @@ fn norms_are_those_of_double_precision_under_every_policy() {
     }
 }
 
+/// Where time ends a shape, the number of products is the most.
+#[test]
+fn products_that_time_may_end_are_at_most_so_many() {
+    let place =
+        Sandbox::new("kind = \"matmul\"\nname = \"products\"\n[matmul]\nsizes = [16, 32]\ncount = 20\n");
+    let first = |more: &[&str]| {
+        let ran = place.run(&[&["--virtual-gpus", "0"], more].concat());
+        ran.ended.stderr.lines().next().unwrap_or_default().to_owned()
+    };
+    assert_eq!(first(&[]), "products: 20 products of each of 2 shapes, on cpu");
+    let limited = ["matmul.max_time=1s", "matmul.sizes=[16]"];
+    assert_eq!(first(&limited), "products: at most 20 products of [16, 16] x [16, 16], on cpu");
+    assert_eq!(first(&limited[..1]), "products: at most 20 products of each of 2 shapes, on cpu");
+}
+
 #[test]
 fn a_run_is_repeated_by_its_resolved_spec_and_order_changes_no_number() {
     let place = Sandbox::new(MATMUL);

@@ -80,6 +80,18 @@ impl LabTable {
         }
     }
 
+    /// How much of the run's time went into the rows.
+    pub fn work(&self, work_s: f64) -> Option<String> {
+        let (rows, rest) = match (self.rows.is_empty(), self.products.is_empty()) {
+            (true, _) => return None,
+            (false, false) => {
+                ("products", "start-up, random matrices and first products, which do not count")
+            }
+            (false, true) => ("copies", "start-up and first copies, which do not count"),
+        };
+        Some(format!("these {rows}: {}; the rest: {rest}", units::seconds(work_s)))
+    }
+
     /// Adds notes about anything that makes the figures less meaningful than they seem.
     pub fn note_doubts(&mut self, outcome: &Outcome, any_virtual: bool, build: &str) {
         if !self.rows.is_empty() {
