@@ -239,6 +239,11 @@ fn a_word_that_is_nearly_a_command() {
             "error: no command `sweep`\n  = hint: `runner SPEC.toml` runs every trial of the sweep in the spec; \
              `KEY=1,2,4` after it sweeps a key\n",
         ),
+        (
+            "list --runs-dir mine",
+            "error: no option `--runs-dir`\n  = hint: `list` takes the folder itself: `runner list mine`\n",
+        ),
+        ("compare --runs-dir=mine", "  = hint: `compare` takes the folder itself: `runner compare mine`\n"),
         ("check", "error: the spec is missing\n"),
         ("parity -q", "error: the spec is missing\n"),
         ("spec.toml --seed 2", "error: no option `--seed`\n  = hint: keys have no dashes: `seed=2`\n"),

@@ -77,7 +77,8 @@ pub fn parse(arguments: &[OsString]) -> Result<Parsed, Exit> {
     }
     let arguments = command_first(arguments);
     let cli = Cli::try_parse_from(&arguments).map_err(|e| {
-        let of_run = || option_of_run(&e, &arguments).or_else(|| dashed_key(&e, &arguments));
+        let of_run = || option_of_run(&e, &arguments).or_else(|| runs_dir_as_path(&e, &arguments));
+        let of_run = || of_run().or_else(|| dashed_key(&e, &arguments));
         if let Some(known) = of_run().or_else(|| option_of_no_cluster(&e, &arguments)) {
             return Exit::refused(&known.0, Some(&known.1));
         }
@@ -269,6 +270,17 @@ fn option_of_run(error: &clap::Error, arguments: &[OsString]) -> Option<(String,
     let is_of_run = options.any(|own| own.get_long() == Some(name) && !own.is_hide_set());
     let hint = format!("leave it out: `{command}` starts no run");
     is_of_run.then(|| (format!("`--{name}` is an option of `runner run`"), hint))
+}
+
+/// Error and hint for `--runs-dir DIR` of a command that takes the folder itself.
+fn runs_dir_as_path(error: &clap::Error, arguments: &[OsString]) -> Option<(String, String)> {
+    let words = || arguments.iter().map(|word| word.to_string_lossy());
+    let typed = words().position(|word| word.split('=').next() == Some("--runs-dir"))?;
+    let command = words().nth(1).filter(|command| Cli::command().find_subcommand(&**command).is_some())?;
+    let given = words().nth(typed)?.split_once('=').map(|(_, folder)| folder.to_owned());
+    let folder = given.or_else(|| Some(words().nth(typed + 1)?.into_owned())).unwrap_or("DIR".to_owned());
+    let hint = format!("`{command}` takes the folder itself: `runner {command} {folder}`");
+    (error.kind() == ErrorKind::UnknownArgument).then(|| ("no option `--runs-dir`".to_owned(), hint))
 }
 
 /// Error and hint for `--dry-run` and `--gpus N`, which are for a cluster's tasks.
