@@ -9,10 +9,11 @@ use super::{
     describe_lab,
     machine::{machine, machine_for},
     scale,
+    terminal::fit,
 };
 use crate::{
     plan::{Machine, Trial, lab::LabTrial},
-    record::text_table,
+    record::{output_width, text_table},
     run::{self, Datasets, Exit, Placement, Planned, Prepared, first_run, prepare, print, refuse, warn},
     spec::{self, Experiment, Loaded, Problem},
     units,
@@ -72,7 +73,7 @@ fn show<P: Planned>(
     let table = (experiment.is_sweep() && !options.quiet)
         .then(|| trials(experiment, &prepared) + &placed(experiment, &prepared, machine));
     let text = table.unwrap_or_default() + &on_page;
-    let printed = print(&text);
+    let printed = print(&fit(&text));
     let missing = prepared.iter().enumerate().filter_map(|(index, prepared)| match prepared {
         Prepared::Missing(problem) => Some((index, (**problem).clone())),
         _ => None,
@@ -117,7 +118,7 @@ fn trials<P: Planned>(experiment: &Experiment<P::Spec>, prepared: &[Prepared<P>]
         });
         rows.push(cells);
     }
-    let mut table = text_table::text(&header, &rows, |place| place < numeric);
+    let mut table = narrowed(&header, &rows, numeric, output_width().map_or(usize::MAX, usize::from));
     if experiment.known < prepared.len() {
         let last = prepared.len() - 1;
         table.push_str(&format!(
@@ -141,6 +142,29 @@ fn trials<P: Planned>(experiment: &Experiment<P::Spec>, prepared: &[Prepared<P>]
         None => String::new(),
     };
     format!("{name}: {all}{excluded}, {}{halving}\n\n{table}", units::counted(runs as u64, "run"))
+}
+
+/// The table of trials; axes are the columns from the second up to `first`. Where it is wider than the terminal, axes have short
+/// names, and what is the same for all trials stands below it instead.
+fn narrowed(header: &[&str], rows: &[Vec<String>], first: usize, width: usize) -> String {
+    let is_number = |place| place < first;
+    let table = text_table::text(header, rows, is_number);
+    if table.lines().all(|line| line.chars().count() <= width) {
+        return table;
+    }
+    let header = [&header[..1], &spec::short_keys(&header[1..first - 1]), &header[first - 1..]].concat();
+    let mut rows = rows.to_vec();
+    let mut of_all = Vec::new();
+    for (place, title) in header.iter().enumerate().skip(first - 1) {
+        let value = rows[0][place].clone();
+        if !value.is_empty() && rows.iter().all(|row| row[place] == value) {
+            // The line above the table counts the runs.
+            of_all.extend((value != "run").then(|| format!("{title} {value}")));
+            rows.iter_mut().for_each(|row| row[place].clear());
+        }
+    }
+    let table = text_table::text(&header, &rows, is_number);
+    if of_all.is_empty() { table } else { format!("{table}  every trial: {}\n", of_all.join(", ")) }
 }
 
 /// How trials are placed on real GPUs.

@@ -60,7 +60,9 @@ pub fn clean(options: &CleanOptions) -> Result<Exit, Exit> {
     let path = resolved(options.path.as_ref().unwrap_or(runs_dir)).map_err(refuse)?;
     if !path.starts_with(&all) {
         let message = format!("`{}` is outside the runs folder `{}`", path.display(), runs_dir.display());
-        return Err(Exit::refused(message, Some("name that folder with `--runs-dir DIR`")));
+        let named = options.path.as_ref().unwrap_or(runs_dir).display();
+        let hint = format!("if runs are kept there, name it so: `--runs-dir {named}` in place of `{named}`");
+        return Err(Exit::refused(message, Some(&hint)));
     }
     let (keep_best, older_than, now) = (options.keep_best, options.older_than, now());
     let request = CleanRequest { runs_dir: &all, path: &path, keep_best, older_than, now };

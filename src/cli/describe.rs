@@ -340,9 +340,9 @@ fn moves(page: &mut Page, trial: &Trial) {
 fn purposes(moved: &[&Movement]) -> String {
     let word = |m: &&Movement| {
         let bytes = units::count(m.bytes);
-        match m.for_each_more {
+        match m.for_each_more.map(|(more, what)| (units::count(more), what)) {
             None => format!("{} {bytes}", m.purpose),
-            Some(more) => format!("{} {bytes} and {more} for each further block of steps", m.purpose),
+            Some((more, what)) => format!("{} {bytes} and {more} for each further {what}", m.purpose),
         }
     };
     moved.iter().map(word).collect::<Vec<_>>().join(", ")

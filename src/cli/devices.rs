@@ -11,6 +11,7 @@ use super::{
     link,
     machine::machine,
     rates::{self, CpuKey},
+    terminal::fit,
 };
 use crate::{
     device::cpu::measure_rates,
@@ -89,7 +90,7 @@ fn show(options: &DevicesOptions) -> Exit {
     if options.virtual_gpus.is_none() {
         text.push_str(&super::gpu_measure::describe(host::cache_folder().as_deref()));
     }
-    print(&text)
+    print(&fit(&text))
 }
 
 /// Measures this machine, including its GPUs unless they are hidden, and stores the results.

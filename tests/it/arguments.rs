@@ -225,6 +225,25 @@ fn a_word_that_is_nearly_a_command() {
             "error: `--gpus` is for the tasks of `--launcher`\n  = hint: `devices.num_gpus=1` trains on GPUs of this \
              machine\n",
         ),
+        (
+            "spec.toml --dry-run",
+            "error: `--dry-run` prints the script of `--launcher`\n  = hint: `runner check spec.toml` prints what would \
+             happen, and starts nothing\n",
+        ),
+        (
+            "check spec.toml --jobs 4",
+            "error: `--jobs` is an option of `runner run`\n  = hint: leave it out: `check` starts no run\n",
+        ),
+        (
+            "sweep spec.toml",
+            "error: no command `sweep`\n  = hint: `runner SPEC.toml` runs every trial of the sweep in the spec; \
+             `KEY=1,2,4` after it sweeps a key\n",
+        ),
+        (
+            "list --runs-dir mine",
+            "error: no option `--runs-dir`\n  = hint: `list` takes the folder itself: `runner list mine`\n",
+        ),
+        ("compare --runs-dir=mine", "  = hint: `compare` takes the folder itself: `runner compare mine`\n"),
         ("check", "error: the spec is missing\n"),
         ("parity -q", "error: the spec is missing\n"),
         ("spec.toml --seed 2", "error: no option `--seed`\n  = hint: keys have no dashes: `seed=2`\n"),

@@ -134,6 +134,10 @@ fn nothing_else_is_touched() {
     for outside in ["elsewhere", "runs/lin/link", "runs/other", "."] {
         let message = runs.refused(&["clean", outside, "--keep-best", "0", "--yes"]);
         assert!(message.contains("is outside the runs folder `runs`"), "{message}");
+        let hint = format!(
+            "\n  = hint: if runs are kept there, name it so: `--runs-dir {outside}` in place of `{outside}`\n"
+        );
+        assert!(message.ends_with(&hint), "{message}");
     }
     let shown = runs.ran(&["clean", &trial.display().to_string(), "--keep-best", "0", "--yes"]);
     assert_eq!(shown, "nothing to remove\nkept: 1 not at RUNS/NAME/RUN\n");

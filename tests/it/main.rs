@@ -33,6 +33,7 @@ mod lab;
 mod language;
 mod mlflow;
 mod moved;
+mod narrow;
 mod new_csv;
 mod new_csv_cells;
 mod new_csv_markers;

@@ -7,7 +7,7 @@ mod lab;
 pub use checkpoint::{
     BestSoFar, Checkpoint, CheckpointFacts, EarlyStoppingState, EpochLoss, SavedState, StateArrays,
 };
-pub use lab::{CopyRow, Norms, ProductRow, StepRow, StepStatus, Together};
+pub use lab::{CopyRow, Norms, ProductRow, Spread, StepRow, StepStatus, Together};
 
 use std::collections::BTreeMap;
 

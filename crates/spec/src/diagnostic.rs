@@ -7,7 +7,7 @@ use runner_base::host::escape_line;
 
 use super::{
     problem::{Location, Problem},
-    reader::MAX_PROBLEMS,
+    reader::{IN_BRACKETS, MAX_PROBLEMS},
 };
 
 /// The texts of a spec: the file, then the overrides in the order given.
@@ -43,6 +43,33 @@ impl Sources {
         let is_number = whole.strip_prefix(['+', '-']).unwrap_or(whole) == "0" && are_digits(digits);
         is_number.then(|| format!("{whole}.{digits}"))
     }
+
+    /// Makes one problem of those of each value where an override such as `sizes=16,64` was meant as one list.
+    fn list_without_brackets(&self, problem: &mut Problem) {
+        let Location::Span { source: source @ 1.., range } = &problem.place else { return };
+        let Some((name, values)) = self.0.get(*source).and_then(|text| text.text.split_once('=')) else {
+            return;
+        };
+        let is_one_list =
+            values.contains(',') && !values.contains(['[', '{', '(']) && range.start > name.len();
+        let Some(message) = expects_list(problem).filter(|_| is_one_list) else { return };
+        problem.message = format!("{message}, found values of a sweep");
+        let hint =
+            format!("{IN_BRACKETS}: `{name}=[{values}]`; a comma alone separates the values of a sweep");
+        problem.hint = Some(hint);
+        problem.place =
+            Location::Span { source: *source, range: name.len() + 1..name.len() + 1 + values.len() };
+    }
+}
+
+/// The message up to what was found, of a problem with an item that should be a list.
+fn expects_list(problem: &Problem) -> Option<&str> {
+    let hint = problem.hint.as_deref()?;
+    problem
+        .message
+        .split_once(", found ")
+        .filter(|_| hint.starts_with(IN_BRACKETS))
+        .map(|(message, _)| message)
 }
 
 /// Everything that is wrong, each problem with its location in a source text or a file.
@@ -74,6 +101,8 @@ impl Failure {
                 });
             }
         }
+        problems.iter_mut().for_each(|problem| sources.list_without_brackets(problem));
+        problems.dedup();
         Self { problems, sources }
     }
 

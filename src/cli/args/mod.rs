@@ -77,8 +77,10 @@ pub fn parse(arguments: &[OsString]) -> Result<Parsed, Exit> {
     }
     let arguments = command_first(arguments);
     let cli = Cli::try_parse_from(&arguments).map_err(|e| {
-        if let Some(key) = dashed_key(&e, &arguments).or_else(|| gpus_of_no_cluster(&e, &arguments)) {
-            return Exit::refused(&key.0, Some(&key.1));
+        let of_run = || option_of_run(&e, &arguments).or_else(|| runs_dir_as_path(&e, &arguments));
+        let of_run = || of_run().or_else(|| dashed_key(&e, &arguments));
+        if let Some(known) = of_run().or_else(|| option_of_no_cluster(&e, &arguments)) {
+            return Exit::refused(&known.0, Some(&known.1));
         }
         let printed = e.print().or_else(|e| if e.kind() == BrokenPipe { Ok(()) } else { Err(e) });
         match (e.kind(), printed) {
@@ -189,12 +191,15 @@ fn refuse_command(word: &str) -> Result<(), Exit> {
             Some(&format!("did you mean `runner {spec}`?")),
         ));
     }
-    let resumed = match word {
+    let elsewhere = match word {
         "resume" | "continue" => Some("`runner run --resume RUN` resumes a run or a sweep"),
         "extend" => Some("`runner run --resume RUN trainer.max_epochs=N` gives a run more epochs"),
+        "sweep" | "tune" => Some(
+            "`runner SPEC.toml` runs every trial of the sweep in the spec; `KEY=1,2,4` after it sweeps a key",
+        ),
         _ => None,
     };
-    if let Some(hint) = resumed {
+    if let Some(hint) = elsewhere {
         return Err(Exit::refused(format!("no command `{word}`"), Some(hint)));
     }
     let command = Cli::command();
@@ -253,15 +258,49 @@ fn key_of_option(name: &str) -> Option<String> {
     found.map(|(table, key)| format!("{table}.{key}"))
 }
 
-/// Error and hint for `--gpus N`, which is for a cluster's tasks.
-fn gpus_of_no_cluster(error: &clap::Error, arguments: &[OsString]) -> Option<(String, String)> {
-    let mut words = arguments.iter().map(|word| word.to_string_lossy());
+/// Error and hint for an option of `run` that `check` or `parity` is given.
+fn option_of_run(error: &clap::Error, arguments: &[OsString]) -> Option<(String, String)> {
+    use clap::error::{ContextKind, ContextValue};
+    let Some(ContextValue::String(option)) = error.get(ContextKind::InvalidArg) else { return None };
+    let name = option.strip_prefix("--").filter(|_| error.kind() == ErrorKind::UnknownArgument)?;
+    let command =
+        arguments.get(1).and_then(|word| word.to_str()).filter(|c| ["check", "parity"].contains(c))?;
+    let cli = Cli::command();
+    let mut options = cli.find_subcommand("run")?.get_opts();
+    let is_of_run = options.any(|own| own.get_long() == Some(name) && !own.is_hide_set());
+    let hint = format!("leave it out: `{command}` starts no run");
+    is_of_run.then(|| (format!("`--{name}` is an option of `runner run`"), hint))
+}
+
+/// Error and hint for `--runs-dir DIR` of a command that takes the folder itself.
+fn runs_dir_as_path(error: &clap::Error, arguments: &[OsString]) -> Option<(String, String)> {
+    let words = || arguments.iter().map(|word| word.to_string_lossy());
+    let typed = words().position(|word| word.split('=').next() == Some("--runs-dir"))?;
+    let command = words().nth(1).filter(|command| Cli::command().find_subcommand(&**command).is_some())?;
+    let given = words().nth(typed)?.split_once('=').map(|(_, folder)| folder.to_owned());
+    let folder = given.or_else(|| Some(words().nth(typed + 1)?.into_owned())).unwrap_or("DIR".to_owned());
+    let hint = format!("`{command}` takes the folder itself: `runner {command} {folder}`");
+    (error.kind() == ErrorKind::UnknownArgument).then(|| ("no option `--runs-dir`".to_owned(), hint))
+}
+
+/// Error and hint for `--dry-run` and `--gpus N`, which are for a cluster's tasks.
+fn option_of_no_cluster(error: &clap::Error, arguments: &[OsString]) -> Option<(String, String)> {
+    if error.kind() != ErrorKind::MissingRequiredArgument {
+        return None;
+    }
+    let words = || arguments.iter().map(|word| word.to_string_lossy());
+    if words().any(|word| word == "--dry-run") {
+        let spec = words().find(|word| word.ends_with(".toml"));
+        let spec = spec.unwrap_or_else(|| "SPEC.toml".into());
+        let hint = format!("`runner check {spec}` prints what would happen, and starts nothing");
+        return Some(("`--dry-run` prints the script of `--launcher`".to_owned(), hint));
+    }
+    let mut words = words();
     let typed = words.find(|word| word.split('=').next() == Some("--gpus"))?;
-    let given =
-        typed.split_once('=').map(|(_, value)| value.to_owned()).or_else(|| Some(words.next()?.into_owned()));
-    let is_meant = error.kind() == ErrorKind::MissingRequiredArgument;
-    let hint = format!("`devices.num_gpus={}` trains on GPUs of this machine", given?);
-    is_meant.then(|| ("`--gpus` is for the tasks of `--launcher`".to_owned(), hint))
+    let given = typed.split_once('=').map(|(_, value)| value.to_owned());
+    let given = given.or_else(|| Some(words.next()?.into_owned()))?;
+    let hint = format!("`devices.num_gpus={given}` trains on GPUs of this machine");
+    Some(("`--gpus` is for the tasks of `--launcher`".to_owned(), hint))
 }
 
 /// `RUNNER_RUNS_DIR`, or `runs` in the current folder.

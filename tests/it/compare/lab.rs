@@ -138,6 +138,20 @@ fn kinds_are_told_apart() {
     "#);
 }
 
+/// One slow product moves the mean, and says nothing of the others.
+#[test]
+fn products_are_compared_by_their_medians() {
+    let runs = Runs::new();
+    products(&runs);
+    let head = MATMUL.trim_end();
+    let of_16 = "cpu,sequential,16,16,16,20,1e-3,5e-5,0.16384,0.0,";
+    let text = format!("{head},p50_s,min_s,max_s\n{of_16},8.192e-7,8e-7,9.9e-4\n");
+    runs.write("matmul/b/matmul.csv", &text);
+    let table = runs.table(&["matmul"], 160);
+    let row = "\n cpu     [16, 16] x [16, 16]  8.500  10.00  7.000\n";
+    assert!(table.contains(row), "{table}");
+}
+
 #[test]
 fn a_table_of_the_lab_that_cannot_be_read_is_told() {
     let runs = Runs::new();

@@ -56,6 +56,12 @@ fn products_and_their_norms_agree_with_the_cpu() {
             let reads = if policy == "immediate" { 2 * 9 } else { 2 };
             let waits = run.table("transfers.csv").only("kind", "sync").only("purpose", "log");
             assert_eq!(waits.f64s("count"), [f64::from(reads); 2], "{policy}: one wait per read");
+            let [least, median, most, all] =
+                ["min_s", "p50_s", "max_s", "total_s"].map(|column| table.f64s(column));
+            for row in 0..6 {
+                let times = [0.0, least[row], median[row], most[row], all[row]];
+                assert!(times.is_sorted() && median[row] > 0.0, "{times:?}");
+            }
             let sums = table.f64s("norm_sum");
             assert_eq!(table.column("device"), ["cpu", "gpu:0", "gpu:1"].repeat(2));
             for sums in sums.chunks(3) {

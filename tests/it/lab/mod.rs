@@ -65,7 +65,8 @@ fn norms_are_those_of_double_precision_under_every_policy() {
             let arguments = [policy_key.as_str(), &norm_key, "logging.flush_every=4", "--virtual-gpus", "2"];
             let folder = place.run(&arguments).ended_by(0);
             let text = folder.text("matmul.csv");
-            let header = "device,order,m,k,n,count,total_s,mean_s,gflop_per_s,log_s,norm_sum";
+            let header =
+                "device,order,m,k,n,count,total_s,mean_s,gflop_per_s,log_s,norm_sum,p50_s,min_s,max_s";
             assert_eq!(text.lines().next(), Some(header));
             let table = folder.table("matmul.csv");
             assert_eq!(table.column("device"), ["cpu", "virtual:1", "cpu", "virtual:1"]);
@@ -78,6 +79,9 @@ fn norms_are_those_of_double_precision_under_every_policy() {
                 near(number("mean_s") * 10.0, total);
                 near(number("gflop_per_s"), flop * 10.0 / total / 1e9);
                 assert!(number("log_s") <= total);
+                let [least, median, most] = ["min_s", "p50_s", "max_s"].map(number);
+                assert!(0.0 < least && least <= median && median <= most && most <= total, "{text}");
+                assert!(least <= number("mean_s"), "{text}");
                 if policy == "off" {
                     assert_eq!((table.cell(row, "norm_sum"), number("log_s")), ("", 0.0));
                 } else {
@@ -114,6 +118,21 @@ fn norms_are_those_of_double_precision_under_every_policy() {
             own.f64s("norm").iter().for_each(|got| near(*got, sum_of_squares(shapes[1], 5, 1).powf(root)));
         }
     }
+}
+
+/// Where time ends a shape, the number of products is the most.
+#[test]
+fn products_that_time_may_end_are_at_most_so_many() {
+    let place =
+        Sandbox::new("kind = \"matmul\"\nname = \"products\"\n[matmul]\nsizes = [16, 32]\ncount = 20\n");
+    let first = |more: &[&str]| {
+        let ran = place.run(&[&["--virtual-gpus", "0"], more].concat());
+        ran.ended.stderr.lines().next().unwrap_or_default().to_owned()
+    };
+    assert_eq!(first(&[]), "products: 20 products of each of 2 shapes, on cpu");
+    let limited = ["matmul.max_time=1s", "matmul.sizes=[16]"];
+    assert_eq!(first(&limited), "products: at most 20 products of [16, 16] x [16, 16], on cpu");
+    assert_eq!(first(&limited[..1]), "products: at most 20 products of each of 2 shapes, on cpu");
 }
 
 #[test]

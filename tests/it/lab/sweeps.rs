@@ -29,6 +29,28 @@ fn the_end_of_a_sweep_is_that_of_any_other_with_its_figures() {
     }
 }
 
+/// The two ways of watching take turns, and what is shown is the median of six with its interval.
+#[test]
+fn the_cost_of_watching_is_that_of_repeats_in_turns() {
+    let place = Sandbox::with_spec(&std::path::absolute("experiments/matmul_log.toml").unwrap());
+    let ran = place.run(&["--virtual-gpus", "1", "matmul.count=20"]);
+    let table = ran.ended_by(0).table("sweep.csv");
+    assert_eq!(table.column("logging.policy"), ["immediate", "buffered"].repeat(6));
+    let out = &ran.ended.stdout;
+    let lines: Vec<&str> = out.lines().map(str::trim).filter(|line| !line.starts_with("noise: ")).collect();
+    let words = |line: &str| line.split_whitespace().take(2).collect::<Vec<_>>().join(" ");
+    assert_eq!(lines[0], "matmul_log: 12 trials, 12 finished");
+    assert_eq!(lines[2].split("  ").next(), Some("logging.policy"), "{out}");
+    assert_eq!([words(lines[3]), words(lines[4])], ["immediate 6", "buffered 6"], "{out}");
+    assert_eq!(lines[6], "what a logging policy costs, compared with `immediate`");
+    assert!(lines[8].contains("96.9 % interval"), "{out}");
+    assert_eq!(
+        [words(lines[9]), words(lines[10])].map(|line| line.split(' ').next().unwrap().to_owned()),
+        ["immediate", "buffered"]
+    );
+    assert!(!out.contains("products, GFLOP/s"), "single repeats are left to `compare`: {out}");
+}
+
 #[test]
 fn one_device_has_no_order() {
     let place = Sandbox::new(SPEC);

@@ -64,10 +64,18 @@ pub struct Load {
 /// If other processes take more than this share of the processors, the machine is busy.
 pub const BUSY: f64 = 0.05;
 
+/// If they take more than this share, times compare nothing.
+pub const TOO_BUSY: f64 = 0.25;
+
 impl Load {
     /// Whether other processes took enough of the machine to be mentioned.
     pub fn is_busy(&self) -> bool {
-        self.others_cores + self.stolen_cores > BUSY * self.cores as f64
+        self.others() > BUSY
+    }
+
+    /// Share of the processors' time that other processes and virtual machines took, 0 to 1.
+    pub fn others(&self) -> f64 {
+        (self.others_cores + self.stolen_cores) / self.cores.max(1) as f64
     }
 
     /// `None` if the samples are too close.

@@ -16,6 +16,9 @@ pub(super) fn misfit(device: &str, what: impl Into<String>) -> DeviceError {
     DeviceError::Operand { device: device.to_owned(), what: what.into() }
 }
 
+/// The fault of a time between marks of which one was not made.
+pub(super) const NO_MARK: &str = "a mark that was not made";
+
 /// The error for memory that belongs to another device or was freed.
 pub(super) fn unknown(device: &str) -> DeviceError {
     misfit(device, "memory that it does not hold")
@@ -52,4 +55,9 @@ pub trait Backend: Send {
     fn run(&mut self, op: &Op) -> Result<(), DeviceError>;
     /// Waits until all operations so far are complete.
     fn synchronize(&mut self) -> Result<(), DeviceError>;
+
+    /// Takes the time between the operations so far and those that follow. The same number again replaces it.
+    fn mark(&mut self, number: usize) -> Result<(), DeviceError>;
+    /// Seconds from one mark to a later one; all operations before them must be complete.
+    fn seconds_between(&self, marks: [usize; 2]) -> Result<f64, DeviceError>;
 }

@@ -37,6 +37,10 @@ pub struct ProductRow {
     pub log_s: f64,
     /// The sum of the norms that reached the host.
     pub norm_sum: Option<f64>,
+    /// Of single products, each with its norm.
+    pub spread: Spread,
+    /// Seconds in which the thread that drives the device waited for a core, if known.
+    pub core_wait_s: Option<f64>,
 }
 
 impl ProductRow {
@@ -50,6 +54,30 @@ impl ProductRow {
     pub fn gflop_per_s(&self) -> Option<f64> {
         let [m, k, n] = self.shape.map(|axis| axis as f64);
         (self.total_s > 0.0).then(|| 2.0 * m * k * n * self.count as f64 / self.total_s / 1e9)
+    }
+
+    /// Operations per second of the median product.
+    pub fn median_flop_per_s(&self) -> Option<f64> {
+        let [m, k, n] = self.shape.map(|axis| axis as f64);
+        (self.spread.p50_s > 0.0).then(|| 2.0 * m * k * n / self.spread.p50_s)
+    }
+}
+
+/// Seconds of single products or copies.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Spread {
+    pub p50_s: f64,
+    pub min_s: f64,
+    pub max_s: f64,
+}
+
+impl Spread {
+    /// All zero if there are no samples.
+    pub fn new(mut samples_s: Vec<f64>) -> Self {
+        samples_s.sort_unstable_by(f64::total_cmp);
+        let at = |i: usize| samples_s.get(i).copied().unwrap_or_default();
+        let last = samples_s.len().saturating_sub(1);
+        Self { p50_s: f64::midpoint(at(last / 2), at(last.div_ceil(2))), min_s: at(0), max_s: at(last) }
     }
 }
 
@@ -65,15 +93,13 @@ pub struct CopyRow {
     pub count: u64,
     /// Seconds of one copy, until the device has completed it.
     pub mean_s: f64,
-    pub p50_s: f64,
-    pub min_s: f64,
-    pub max_s: f64,
+    pub spread: Spread,
 }
 
 impl CopyRow {
     /// 10⁹ bytes per second of the median copy; `None` if the clock measured no time.
     pub fn gb_per_s(&self) -> Option<f64> {
-        (self.p50_s > 0.0).then(|| self.bytes as f64 / self.p50_s / 1e9)
+        (self.spread.p50_s > 0.0).then(|| self.bytes as f64 / self.spread.p50_s / 1e9)
     }
 }
 
@@ -115,5 +141,22 @@ named! {
         Skipped = "skipped",
         /// It failed, and with it the run.
         Failed = "failed",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_median_lies_in_the_middle() {
+        let figures = |samples: &[f64]| {
+            let Spread { p50_s, min_s, max_s } = Spread::new(samples.to_vec());
+            [p50_s, min_s, max_s]
+        };
+        assert_eq!(figures(&[]), [0.0; 3]);
+        assert_eq!(figures(&[3.0]), [3.0; 3]);
+        assert_eq!(figures(&[3.0, 1.0]), [2.0, 1.0, 3.0]);
+        assert_eq!(figures(&[9.0, 1.0, 2.0]), [2.0, 1.0, 9.0]);
     }
 }

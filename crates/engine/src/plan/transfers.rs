@@ -3,8 +3,8 @@
 //!
 //! Nothing is copied to a device that uses the host's memory. A run that ends early copies less. Some counts
 //! only the run knows; they come on top: reads ahead of steps that would wait for a disk; copies of the best
-//! weights on the device, one per improvement; and blocks of steps beyond the fewest, whose number depends on
-//! the steps' time, with 128 bytes of counters for each block on a GPU.
+//! weights on the device, one for each validation that is better than all before; and blocks of steps beyond
+//! the fewest, whose number depends on the steps' time, with 128 bytes of counters for each block on a GPU.
 
 use super::{
     all_reduce::{AllReduceMethod, sum_of},
@@ -21,13 +21,13 @@ use crate::{
 /// Bytes of one kind and purpose over all devices, in the terms of `transfers.csv`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Movement {
-    /// `h2d`, `d2h`, `all_reduce` or `read`.
+    /// `h2d`, `d2h`, `d2d`, `all_reduce` or `read`.
     pub kind: &'static str,
     /// `dataset`, `batch`, `parameters`, `log`, `validation`, `best` or `gradients`.
     pub purpose: &'static str,
     pub bytes: u64,
-    /// Bytes that each block of steps beyond the fewest adds, if the number of blocks depends on time.
-    pub for_each_more: Option<u64>,
+    /// Bytes that come on top for each further one of these, whose number only the run knows.
+    pub for_each_more: Option<(u64, &'static str)>,
 }
 
 const NUMBER: u64 = 4;
@@ -113,13 +113,15 @@ fn to_devices(trial: &Trial, length: &RunLength) -> Vec<Movement> {
     let gradients = steps * sum;
     let by_host = trial.sums.as_ref().is_some_and(|sums| sums.by == AllReduceMethod::Host);
     let through_host = if by_host { each(gradients) } else { 0 };
-    let (launch, for_each_more) = launches(trial, length);
+    let (launch, more_blocks) = launches(trial, length);
+    let best = first * validates * passes.min(1) * values;
+    let more_best = (passes > 1).then_some((best, "validation that is the best so far"));
     vec![
         movement("h2d", "batch", batches),
         movement("h2d", "dataset", dataset),
         movement("h2d", "parameters", each(values)),
         movement("h2d", "constants", each(constants)),
-        Movement { for_each_more, ..movement("h2d", "launch", launch) },
+        Movement { for_each_more: more_blocks, ..movement("h2d", "launch", launch) },
         movement("h2d", "gradients", through_host),
         movement("h2d", "validation", validation_batches),
         movement("d2h", "parameters", first * values),
@@ -127,15 +129,17 @@ fn to_devices(trial: &Trial, length: &RunLength) -> Vec<Movement> {
         movement("d2h", "gradients", through_host),
         // The sums of loss and hits.
         movement("d2h", "validation", each(passes * 2 * SUM) + first * passes * validation_rows * prediction),
-        movement("d2h", "best", first * validates * passes.min(1) * values),
+        movement("d2h", "best", best),
         movement("d2h", "digest", each(digests)),
+        // Within the first device's memory.
+        Movement { for_each_more: more_best, ..movement("d2d", "best", best) },
         movement("all_reduce", "gradients", (trial.world_size() as u64).saturating_mul(gradients)),
     ]
 }
 
 /// Bytes passed to kernel launches on GPUs: the instructions once, and the counters of each block of steps.
 /// The second value is the bytes of one more block, if more blocks may be needed.
-fn launches(trial: &Trial, length: &RunLength) -> (u64, Option<u64>) {
+fn launches(trial: &Trial, length: &RunLength) -> (u64, Option<(u64, &'static str)>) {
     let is_record = |program: &Program| {
         let is_sum = |op: &Op| matches!(op, Op::AllReduce(_) | Op::StartAllReduce(_));
         program.instructions.iter().filter(|i| !is_sum(&i.op)).count() as u64
@@ -157,5 +161,8 @@ fn launches(trial: &Trial, length: &RunLength) -> (u64, Option<u64>) {
     let of_block = gpus().count() as u64 * size_of::<RunRecord>() as u64;
     let chunk = trial.programs.validate.as_ref().map_or(usize::MAX, |validate| validate.batch);
     let is_least = each_step && trial.facts.validation_rows <= chunk && trial.chunks.is_none();
-    (records * size_of::<Record>() as u64 + blocks * of_block, (!is_least).then_some(of_block))
+    (
+        records * size_of::<Record>() as u64 + blocks * of_block,
+        (!is_least).then_some((of_block, "block of steps")),
+    )
 }

@@ -9,7 +9,7 @@ use super::{
     grid::{self, Column},
     run::Run,
 };
-use crate::units;
+use crate::{host::open_regular, units};
 
 /// The results of all lab runs.
 #[derive(Clone, Debug, Default)]
@@ -130,35 +130,55 @@ type Found = Vec<(Vec<String>, Option<f64>)>;
 /// Parses a cell as a number.
 type Number = dyn Fn(&str) -> Result<f64, String>;
 
-/// Reads some columns of a lab file; the last one is the figure, and `key` makes the description of the
-/// measurement.
+/// Reads some columns of a lab file; `row` makes the description of a measurement and its figure.
 fn read<const N: usize>(
     path: &Path,
     columns: [&str; N],
-    key: impl Fn([&str; N], &Number) -> Result<Vec<String>, String>,
+    row: impl Fn([&str; N], &Number) -> Result<(Vec<String>, Option<f64>), String>,
 ) -> Result<Found, ReportError> {
     let mut found = Vec::new();
     if path.exists() {
         let number = |cell: &str| cell.parse().map_err(|_| format!("`{cell}` is not a number"));
         csv_lines::for_each_row(path, columns, |cells| {
-            let figure = Some(cells[N - 1]).filter(|cell| !cell.is_empty()).map(number).transpose()?;
-            found.push((key(cells, &number)?, figure));
+            found.push(row(cells, &number)?);
             Ok(())
         })?;
     }
     Ok(found)
 }
 
+/// The rate of the median product; that of the mean where an earlier version wrote no medians.
 fn products(path: &Path) -> Result<Found, ReportError> {
-    read(path, ["device", "order", "m", "k", "n", "gflop_per_s"], |[device, order, m, k, n, _], _| {
+    let key = |device: &str, order: &str, [m, k, n]: [&str; 3]| {
         let order = if order == "sequential" { "" } else { order };
-        Ok(vec![device.to_owned(), order.to_owned(), format!("[{m}, {k}] x [{k}, {n}]")])
+        vec![device.to_owned(), order.to_owned(), format!("[{m}, {k}] x [{k}, {n}]")]
+    };
+    if !has_column(path, "p50_s") {
+        let columns = ["device", "order", "m", "k", "n", "gflop_per_s"];
+        return read(path, columns, |[device, order, m, k, n, rate], number| {
+            Ok((key(device, order, [m, k, n]), figure(rate, number)?))
+        });
+    }
+    read(path, ["device", "order", "m", "k", "n", "p50_s"], |[device, order, m, k, n, median], number| {
+        let flop = 2.0 * number(m)? * number(k)? * number(n)?;
+        let median_s = figure(median, number)?.filter(|median_s| *median_s > 0.0);
+        Ok((key(device, order, [m, k, n]), median_s.map(|median_s| flop / median_s / 1e9)))
     })
 }
 
 fn copies(path: &Path) -> Result<Found, ReportError> {
-    read(path, ["from", "to", "memory", "bytes", "gb_per_s"], |[from, to, memory, bytes, _], number| {
+    read(path, ["from", "to", "memory", "bytes", "gb_per_s"], |[from, to, memory, bytes, rate], number| {
         let size = units::bytes(number(bytes)? as u64);
-        Ok(vec![from.to_owned(), to.to_owned(), memory.to_owned(), size])
+        Ok((vec![from.to_owned(), to.to_owned(), memory.to_owned(), size], figure(rate, number)?))
     })
+}
+
+/// `None` for an empty cell.
+fn figure(cell: &str, number: &Number) -> Result<Option<f64>, String> {
+    Some(cell).filter(|cell| !cell.is_empty()).map(number).transpose()
+}
+
+fn has_column(path: &Path, name: &str) -> bool {
+    let columns = open_regular(path).ok().and_then(|(mut file, _)| csv_lines::Position::head(&mut file).ok());
+    columns.is_some_and(|(columns, _)| columns.iter().any(|column| column == name))
 }

@@ -77,6 +77,12 @@ fn covered(count: usize, outside: usize) -> f64 {
     1.0 - 2.0 * below(count).nth(outside).unwrap_or(0.5)
 }
 
+/// The two-sided p of the sign test: whether the median of some values may be `median`. Values equal to it do not count.
+pub fn sign_test(values: &[f64], median: f64) -> f64 {
+    let [above, below_it] = [f64::gt, f64::lt].map(|is| values.iter().filter(|v| is(v, &median)).count());
+    below(above + below_it).nth(above.min(below_it)).map_or(1.0, |p| (2.0 * p).min(1.0))
+}
+
 /// The probabilities of at most `k` heads in `count` tosses of a coin, for k = 0, 1, ... Computed with
 /// logarithms, because 0.5^1075 is 0 in f64.
 fn below(count: usize) -> impl Iterator<Item = f64> {
@@ -128,6 +134,17 @@ mod tests {
         assert!((0.95..0.952).contains(&coverage(10_000)));
         assert_eq!([2, 3, 4, 5, 6, 7].map(are_too_few), [true, true, true, true, false, false]);
         assert_eq!([0.5, 0.95, 0.99].map(fewest), [2, 6, 8]);
+    }
+
+    /// Values of `scipy.stats.binomtest(k, n).pvalue`.
+    #[test]
+    fn the_sign_test_is_scipys() {
+        let of = |above: usize, below: usize| {
+            let values = [vec![1.5; above], vec![0.5; below], vec![1.0; 3]].concat();
+            (sign_test(&values, 1.0) * 1e6).round() / 1e6
+        };
+        assert_eq!([of(9, 0), of(0, 9), of(8, 1)], [0.003906, 0.003906, 0.039062]);
+        assert_eq!([of(5, 4), of(5, 5), of(0, 0), of(15, 5)], [1.0, 1.0, 1.0, 0.041389]);
     }
 
     /// Over many experiments with a known median, the interval covers it with the stated probability, for few

@@ -113,7 +113,9 @@ fn doubts(comparison: &Comparison, width: u16) -> String {
     let Comparison { runs, configurations, findings, .. } = comparison;
     let mut text = String::new();
     if findings.has_figures() {
-        let _ = writeln!(text, "{}", findings.text("trial", 0, width).trim_start()); // cannot fail
+        if !has_repeats(configurations) {
+            let _ = writeln!(text, "{}", findings.text("trial", 0, width).trim_start()); // cannot fail
+        }
         if runs.iter().any(Run::is_virtual) {
             let _ = writeln!(text, "  {VIRTUAL}"); // writing to a String cannot fail
         }

@@ -151,6 +151,16 @@ impl Device {
         Ok(())
     }
 
+    /// See [`Backend::mark`].
+    pub fn mark(&mut self, number: usize) -> Result<(), DeviceError> {
+        self.backend.mark(number)
+    }
+
+    /// See [`Backend::seconds_between`].
+    pub fn seconds_between(&self, marks: [usize; 2]) -> Result<f64, DeviceError> {
+        self.backend.seconds_between(marks)
+    }
+
     /// Bytes copied between memories, not counting copies made only to show values.
     pub fn copied_bytes(&self) -> u64 {
         let lines = self.ledgers.values().flat_map(Ledger::lines);

@@ -5,10 +5,11 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::{Bench, Emit, LabError, device::Device, go_on, tensors::uniform};
+use super::{Bench, Emit, LabError, device::Device, go_on, laps::Laps, tensors::uniform};
 use crate::{
     device::Purpose,
     event::{Event, Norms, ProductRow, Together},
+    host::run_delay,
     op::{self, BufferId, Mean, NormKind, Op, Slice, Zero},
     plan::lab::product,
     spec::{
@@ -34,15 +35,15 @@ impl Bench<'_> {
             _ => (&all[..], matmul.count),
         };
         for (index, &shape) in shapes.iter().enumerate() {
-            let mut jobs: Vec<Job<'_>> = Vec::with_capacity(self.devices.len());
+            let mut jobs: Vec<(Job<'_>, Laps)> = Vec::with_capacity(self.devices.len());
             for device in self.devices.iter_mut().filter(|device| used.contains(&device.id())) {
                 go_on(stop)?;
                 let ([m, k, n], matrices) = (shape, matmul.matrices as usize);
                 let kept_norms = if matmul.norm == Norm::None { 0 } else { kept };
                 let lens = [matrices * m * k, matrices * k * n, m * n, kept_norms, 1];
                 let mut job = Job { device, matmul, count: each, policy, kept, shape, stop, emit, lens };
-                job.ready(trial.spec.seed, index as u64)?;
-                jobs.push(job);
+                let laps = job.ready(trial.spec.seed, index as u64)?;
+                jobs.push((job, laps));
             }
             let begun = Instant::now();
             let ends = run_all(&mut jobs, matmul.order);
@@ -70,19 +71,21 @@ impl Bench<'_> {
 }
 
 /// Runs one job after the other until one halts, or all at once.
-fn run_all(jobs: &mut [Job<'_>], order: Order) -> Vec<End> {
+fn run_all(jobs: &mut [(Job<'_>, Laps)], order: Order) -> Vec<End> {
     let mut ends: Vec<End> = Vec::with_capacity(jobs.len());
     match order {
         Order::Sequential | Order::OneDevice => {
-            for job in jobs {
+            for (job, laps) in jobs {
                 if ends.last().is_none_or(|end| end.halt.is_none()) {
-                    ends.push(job.run());
+                    ends.push(job.run(laps));
                 }
             }
         }
         Order::Concurrent => thread::scope(|scope| {
-            let started: Vec<_> =
-                jobs.iter_mut().map(|job| (job.device.id().to_string(), scope.spawn(|| job.run()))).collect();
+            let started: Vec<_> = jobs
+                .iter_mut()
+                .map(|(job, laps)| (job.device.id().to_string(), scope.spawn(|| job.run(laps))))
+                .collect();
             let lost = |device| End { row: None, halt: Some(LabError::Lost { device }) };
             ends.extend(started.into_iter().map(|(name, t)| t.join().unwrap_or_else(|_| lost(name))));
         }),
@@ -117,7 +120,7 @@ struct End {
 impl Job<'_> {
     /// Fills the factors on the device and multiplies once, so that the extra cost of the first product is
     /// not measured.
-    fn ready(&mut self, seed: u64, index: u64) -> Result<(), LabError> {
+    fn ready(&mut self, seed: u64, index: u64) -> Result<Laps, LabError> {
         for (block, (len, value)) in
             self.lens.into_iter().zip([f32::NAN, f32::NAN, f32::NAN, 0.0, 0.0]).enumerate()
         {
@@ -131,7 +134,9 @@ impl Job<'_> {
             self.device.write(Purpose::Tensor, BufferId(factor), &values)?;
         }
         self.device.run(&self.product(0))?;
-        Ok(self.device.synchronize(Purpose::Tensor)?)
+        let laps = Laps::new(self.count, self.device)?;
+        self.device.synchronize(Purpose::Tensor)?;
+        Ok(laps)
     }
 
     /// The slice that covers a whole block.
@@ -150,19 +155,20 @@ impl Job<'_> {
         product([factor(0, left), factor(1, right), self.slice(2)], self.shape)
     }
 
-    fn run(&mut self) -> End {
+    fn run(&mut self, laps: &mut Laps) -> End {
         let mut log = Log::default();
-        let (begun, mut done) = (Instant::now(), 0);
-        let ended = self.multiply(&mut log, &mut done);
+        let (begun, mut done, delay) = (Instant::now(), 0, run_delay());
+        let ended = self.multiply(&mut log, laps, &mut done);
         // After a device failure nothing more can be read; after a signal, the finished products still count.
         let settled = match ended {
             Ok(()) | Err(LabError::Interrupted) => self.settle(&mut log, done),
             Err(e) => return End { row: None, halt: Some(e) },
         };
         let total_s = begun.elapsed().as_secs_f64();
-        if let Err(e) = settled {
-            return End { row: None, halt: Some(e) };
-        }
+        let spread = match settled.and_then(|()| Ok(laps.spread(self.device)?)) {
+            Ok(spread) => spread,
+            Err(e) => return End { row: None, halt: Some(e) },
+        };
         let logs = self.matmul.norm != Norm::None && self.policy != Policy::Off;
         let row = ProductRow {
             device: self.device.id().to_string(),
@@ -172,32 +178,35 @@ impl Job<'_> {
             total_s,
             log_s: log.time.as_secs_f64(),
             norm_sum: logs.then_some(log.sum),
+            spread,
+            core_wait_s: run_delay().zip(delay).map(|(now, then)| now.saturating_sub(then).as_secs_f64()),
         };
         End { row: (done > 0).then_some(row), halt: ended.err() }
     }
 
     /// Computes the products and the norm of each; `done` counts them.
-    fn multiply(&mut self, log: &mut Log, done: &mut u64) -> Result<(), LabError> {
+    fn multiply(&mut self, log: &mut Log, laps: &mut Laps, done: &mut u64) -> Result<(), LabError> {
         let (of, norms) = (self.slice(2), self.slice(3));
         let how = if self.matmul.norm == Norm::Frobenius { NormKind::Exact } else { NormKind::Squared };
         let begun = Instant::now();
         let is_over = || self.matmul.max_time.is_some_and(|most| begun.elapsed() >= most);
+        laps.start(self.device)?;
         while *done < self.count && (*done == 0 || !is_over()) {
             go_on(self.stop)?;
             self.device.run(&self.product(*done))?;
             *done += 1;
-            if self.matmul.norm == Norm::None {
-                continue;
+            if self.matmul.norm != Norm::None {
+                let cell = norms.part(log.taken..log.taken + 1);
+                self.device.run(&op::Norm { of, cell, how }.into())?;
+                if self.policy != Policy::Off {
+                    log.taken += 1;
+                }
+                if log.taken == self.kept {
+                    self.device.wait_before_read(Purpose::Log)?;
+                    self.flush(log, *done)?;
+                }
             }
-            let cell = norms.part(log.taken..log.taken + 1);
-            self.device.run(&op::Norm { of, cell, how }.into())?;
-            if self.policy != Policy::Off {
-                log.taken += 1;
-            }
-            if log.taken == self.kept {
-                self.device.wait_before_read(Purpose::Log)?;
-                self.flush(log, *done)?;
-            }
+            laps.product(self.device)?;
         }
         Ok(())
     }

@@ -4,6 +4,7 @@
 //! May use [`crate::device`], [`crate::plan`], [`crate::event`] and [`crate::train`]'s stop flag.
 
 mod device;
+mod laps;
 mod matmul;
 mod show;
 mod tensor_file;

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use super::{Bench, LabError, device::two};
 use crate::{
     device::Purpose,
-    event::{CopyRow, Event},
+    event::{CopyRow, Event, Spread},
     op::BufferId,
     plan::{DeviceId, lab::CopyPlan},
     spec::lab::{Memory, Transfer},
@@ -41,7 +41,7 @@ impl Bench<'_> {
         self.devices[from].alloc(source, if host_writes { 0 } else { len }, 1.0)?;
         self.devices[to].alloc(target, if host_reads { 0 } else { len }, 0.0)?;
         // The first copy is not counted, because it touches memory for the first time.
-        let mut samples = Vec::with_capacity(times as usize);
+        let mut samples: Vec<f64> = Vec::with_capacity(times as usize);
         self.devices[device].synchronize(Purpose::Tensor)?;
         for done in 0..=times {
             if self.stop.signal().is_some() {
@@ -61,49 +61,20 @@ impl Bench<'_> {
                 }
             }
             if done > 0 {
-                samples.push(begun.elapsed());
+                samples.push(begun.elapsed().as_secs_f64());
             }
         }
-        samples.sort_unstable();
-        let total: Duration = samples.iter().sum();
-        let count = samples.len() as u64;
+        let (total_s, count) = (samples.iter().sum::<f64>(), samples.len() as u64);
         self.done += count;
-        self.work += total;
+        self.work += Duration::from_secs_f64(total_s);
         Ok(CopyRow {
             from: copy.from.to_string(),
             to: copy.to.to_string(),
             memory: copy.memory.map(Memory::name),
             bytes,
             count,
-            mean_s: total.as_secs_f64() / count.max(1) as f64,
-            p50_s: median_s(&samples),
-            min_s: seconds(samples.first()),
-            max_s: seconds(samples.last()),
+            mean_s: total_s / count.max(1) as f64,
+            spread: Spread::new(samples),
         })
-    }
-}
-
-fn seconds(sample: Option<&Duration>) -> f64 {
-    sample.copied().unwrap_or_default().as_secs_f64()
-}
-
-/// The median of sorted samples, in seconds.
-fn median_s(samples: &[Duration]) -> f64 {
-    let at = |i: usize| samples.get(i).copied().unwrap_or_default().as_secs_f64();
-    let half = samples.len() / 2;
-    if samples.len() % 2 == 1 { at(half) } else { (at(half.saturating_sub(1)) + at(half)) / 2.0 }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_median_lies_in_the_middle() {
-        let seconds = |s: &[u64]| median_s(&s.iter().map(|s| Duration::from_secs(*s)).collect::<Vec<_>>());
-        assert_eq!(
-            [seconds(&[]), seconds(&[3]), seconds(&[1, 3]), seconds(&[1, 2, 9])],
-            [0.0, 3.0, 2.0, 2.0]
-        );
     }
 }

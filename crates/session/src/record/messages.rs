@@ -12,7 +12,7 @@ use crate::{
 
 /// From this part of the training time on, waits for a core stand with the bound: a run may be too short for counters of the
 /// other processes' time.
-const MUCH: f64 = 0.1;
+pub(super) const MUCH: f64 = 0.1;
 
 /// From this part of a run's wall time on, what lies outside of its training is what bounds it.
 const MOSTLY: f64 = 0.5;

@@ -150,12 +150,14 @@ fn logs_norms(trial: &LabTrial) -> bool {
 /// One line about the work: `1,000 products of [100, 100] x [100, 100]`.
 fn headline(trial: &LabTrial) -> String {
     match (&trial.spec.lab, &trial.work) {
-        (Lab::Matmul(matmul), Work::Matmul { shapes, .. }) => match &shapes[..] {
-            [[m, k, n]] => {
-                format!("{} of [{m}, {k}] x [{k}, {n}]", units::counted(matmul.count, "product"))
+        (Lab::Matmul(matmul), Work::Matmul { shapes, .. }) => {
+            let most = if matmul.max_time.is_some() { "at most " } else { "" };
+            let products = units::counted(matmul.count, "product");
+            match &shapes[..] {
+                [[m, k, n]] => format!("{most}{products} of [{m}, {k}] x [{k}, {n}]"),
+                _ => format!("{most}{products} of each of {} shapes", shapes.len()),
             }
-            _ => format!("{} of each of {} shapes", units::counted(matmul.count, "product"), shapes.len()),
-        },
+        }
         (Lab::Transfer(transfer), Work::Transfer(copies)) => {
             let kinds = if copies.len() == 1 { "kind" } else { "kinds" };
             let (copies, sizes) = (copies.len(), units::counted(transfer.sizes.len() as u64, "size"));

@@ -264,10 +264,13 @@ impl<'a> Item<'a> {
     }
 }
 
+/// The beginning of the hint that a list needs brackets.
+pub const IN_BRACKETS: &str = "a list stands in brackets";
+
 /// The hint if an item should be a list of one, or if a string with commas should be a list.
 fn in_brackets(value: &Value) -> Option<String> {
     let is_item = !matches!(value, Value::Array(_) | Value::Table(_));
-    is_item.then(|| format!("a list stands in brackets, be it of one: `[{}]`", value.to_toml()))
+    is_item.then(|| format!("{IN_BRACKETS}, be it of one: `[{}]`", value.to_toml()))
 }
 
 /// The hint if a list is given for a key that takes one value: sweep it.

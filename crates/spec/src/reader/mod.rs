@@ -20,7 +20,7 @@ use std::path::{Path, PathBuf};
 pub(super) use choice::{Choice, Choices, How, Word, Words};
 pub(super) use declare::{choices, table, words};
 pub(super) use fields::Fields;
-pub(super) use item::{Fault, Item};
+pub(super) use item::{Fault, IN_BRACKETS, Item};
 pub(super) use range::Rule;
 pub(super) use read::*;
 

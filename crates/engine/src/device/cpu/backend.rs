@@ -2,12 +2,18 @@
 //!
 //! All work is complete when a call returns.
 
-use std::{any::Any, collections::HashMap, mem, ops::Range, time::Duration};
+use std::{
+    any::Any,
+    collections::HashMap,
+    mem,
+    ops::Range,
+    time::{Duration, Instant},
+};
 
 use crate::{
     device::{
         DeviceError, HostMemory, Moved,
-        backend::{Backend, misfit, unknown},
+        backend::{Backend, NO_MARK, misfit, unknown},
     },
     op::{
         Access, Buffer, BufferId, InputGradient, Job, Layout, Linear, Op, PARTIAL_SUMS, Role, Slice,
@@ -31,6 +37,7 @@ pub struct HostBackend {
     workers: Vec<Worker>,
     kernel: Kernel,
     no_data: BoundData,
+    marks: Vec<Instant>,
 }
 
 impl HostBackend {
@@ -46,8 +53,8 @@ impl HostBackend {
 
     fn new(name: String, is_host: bool, threads: usize) -> Self {
         let workers = (0..threads.max(1)).map(|_| Worker::default()).collect();
-        let (blocks, no_data) = (HashMap::new(), BoundData::default());
-        Self { name, is_host, blocks, workers, kernel: Kernel::detect(), no_data }
+        let (blocks, no_data, marks) = (HashMap::new(), BoundData::default(), Vec::new());
+        Self { name, is_host, blocks, workers, kernel: Kernel::detect(), no_data, marks }
     }
 
     /// A copy between this device and the host. It has to wait for the device, but here all work is complete
@@ -277,6 +284,22 @@ impl Backend for HostBackend {
 
     fn synchronize(&mut self) -> Result<(), DeviceError> {
         Ok(())
+    }
+
+    fn mark(&mut self, number: usize) -> Result<(), DeviceError> {
+        let now = Instant::now();
+        match self.marks.get_mut(number) {
+            Some(mark) => *mark = now,
+            None => self.marks.resize(number + 1, now),
+        }
+        Ok(())
+    }
+
+    fn seconds_between(&self, marks: [usize; 2]) -> Result<f64, DeviceError> {
+        let [Some(from), Some(to)] = marks.map(|number| self.marks.get(number)) else {
+            return Err(misfit(&self.name, NO_MARK));
+        };
+        Ok(to.saturating_duration_since(*from).as_secs_f64())
     }
 }
 

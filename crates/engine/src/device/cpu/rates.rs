@@ -21,7 +21,7 @@ use crate::{
     },
     host::{
         self,
-        load::{self, Use},
+        load::{self, TOO_BUSY, Use},
     },
     op::{Activation, FUNCTION, activate},
     plan::{MachineRates, Origin},
@@ -50,9 +50,6 @@ const MOST_SPREAD: f64 = 0.1;
 
 /// Rates with more noise than this are refused: they would say nothing about the machine.
 const MOST_NOISE: f64 = 0.5;
-
-/// Rates beside which others used more of the measured cores are those of a smaller machine.
-const MOST_OTHERS: f64 = 0.25;
 
 /// How long the least of a cost is looked for.
 const SEARCH: Duration = Duration::from_millis(80);
@@ -139,8 +136,8 @@ pub fn measure(threads: usize) -> Result<MachineRates, DeviceError> {
 /// Rates of a machine that is busy with others would make plans worse.
 fn refuse(noise: f64, (others, are_machines): (f64, bool)) -> Result<(), DeviceError> {
     let [noise_is, most_noise, others_are, most_others] =
-        [noise, MOST_NOISE, others, MOST_OTHERS].map(units::percent);
-    let what = if others > MOST_OTHERS {
+        [noise, MOST_NOISE, others, TOO_BUSY].map(units::percent);
+    let what = if others > TOO_BUSY {
         let who = if are_machines { "virtual machines" } else { "processes" };
         format!("other {who} used {others_are} of the measured cores meanwhile, more than {most_others}")
     } else if noise > MOST_NOISE {

@@ -7,13 +7,13 @@ use cudarc::driver::sys::CUfunction;
 use super::{
     engines::GpuContext,
     ffi::{Context, Gpu},
-    launch::{HangTimeout, Shape, arguments, shape},
+    launch::{Event, HangTimeout, Shape, arguments, shape},
     memory::{DeviceMemory, pinned_numbers},
 };
 use crate::{
     device::{
         DeviceError, HostMemory, Moved,
-        backend::{Backend, misfit, unknown},
+        backend::{Backend, NO_MARK, misfit, unknown},
     },
     op::{BufferId, Cost, Encoder, MOST_COUNTED, Op, Precision, Refused, RunRecord, Slice},
     program::Layout,
@@ -21,8 +21,9 @@ use crate::{
 };
 
 pub struct CudaBackend {
-    // Declared first, so that it is dropped before the context it uses.
+    // Declared first, so that they are dropped before the context they use.
     blocks: HashMap<BufferId, DeviceMemory>,
+    marks: Vec<Event>,
     gpu: GpuContext,
     /// Worst-case seconds of the work queued since the last wait.
     given_s: Cell<f64>,
@@ -36,7 +37,7 @@ impl CudaBackend {
     pub fn open(gpu: Gpu) -> Result<Self, DeviceError> {
         let gpu = GpuContext::new(Context::open(gpu)?, 0, 0)?;
         let record = [RunRecord { partial: gpu.partial.at, ..RunRecord::default() }];
-        let own = Self { blocks: HashMap::new(), gpu, given_s: Cell::new(0.0) };
+        let own = Self { blocks: HashMap::new(), marks: Vec::new(), gpu, given_s: Cell::new(0.0) };
         // SAFETY: the next statement waits for the copy.
         unsafe { own.gpu.stream.upload_from(own.gpu.run.at, &record)? };
         own.wait("starting")?;
@@ -216,5 +217,21 @@ impl Backend for CudaBackend {
 
     fn synchronize(&mut self) -> Result<(), DeviceError> {
         self.wait("computing").map(drop)
+    }
+
+    fn mark(&mut self, number: usize) -> Result<(), DeviceError> {
+        self.gpu.context.enter()?;
+        while self.marks.len() <= number {
+            self.marks.push(Event::timed(&self.gpu.context)?);
+        }
+        self.marks[number].record(&self.gpu.stream)
+    }
+
+    fn seconds_between(&self, marks: [usize; 2]) -> Result<f64, DeviceError> {
+        let [Some(from), Some(to)] = marks.map(|number| self.marks.get(number)) else {
+            return Err(misfit(self.name(), NO_MARK));
+        };
+        self.gpu.context.enter()?;
+        to.seconds_after(from)
     }
 }

@@ -46,12 +46,13 @@ pub(super) fn lab(
     folder: &Path,
     color: bool,
 ) -> String {
-    table.note_doubts(header.virtual_devices, header.build);
+    let work = table.work(outcome.loop_s).map(|words| format!(" ({words})")).unwrap_or_default();
+    table.note_doubts(outcome, header.virtual_devices, header.build);
     // The reason of a failure is printed as an error.
     let reason = outcome.reason.as_ref().filter(|_| outcome.status == Status::Interrupted);
     let reason = reason.map(|reason| format!(": {}", escape_line(reason))).unwrap_or_default();
     format!(
-        "{table}{} {} in {}{reason}\n  folder {}\n",
+        "{table}{} {} in {}{work}{reason}\n  folder {}\n",
         escape_line(&header.name),
         painted(outcome.status, color),
         units::seconds(wall_s),
@@ -148,10 +149,11 @@ fn painted(status: Status, color: bool) -> String {
 mod tests {
     use super::*;
     use crate::{
-        event::{NoModel, PhaseTime},
+        event::{Event, NoModel, PhaseTime, ProductRow, Spread},
         host::load::Load,
         plan::{Bottleneck, TimeShare},
         record::sample,
+        spec::lab::Order,
     };
 
     const FOLDER: &str = "runs/linreg/20270115T080000Z-0123abcd";
@@ -219,6 +221,40 @@ mod tests {
         assert_eq!(ended(Status::Interrupted, 6).as_deref(), Some("runner run --resume 'runs/a b/1'"));
         assert_eq!(ended(Status::Interrupted, 0), None);
         assert_eq!(ended(Status::Finished, 6), None);
+    }
+
+    /// What the rows took, and what the rest of the run was.
+    #[test]
+    fn the_end_of_products() {
+        let mut products = LabTable::default();
+        let row = ProductRow {
+            device: "cpu".to_owned(),
+            order: Order::Sequential,
+            shape: [4096; 3],
+            count: 1,
+            total_s: 12.3,
+            log_s: 0.0,
+            norm_sum: None,
+            spread: Spread { p50_s: 12.3, min_s: 12.3, max_s: 12.3 },
+            core_wait_s: Some(0.0),
+        };
+        products.take(&Event::Product(row));
+        let outcome = |status, reason: Option<&str>| {
+            let reason = reason.map(str::to_owned);
+            Outcome { status, reason, loop_s: 12.3, ..Outcome::default() }
+        };
+        let header = Header { name: "matmul".to_owned(), build: "release", ..Header::default() };
+        let end = |table, outcome: &Outcome| lab(&header, outcome, (table, 27.8), Path::new(FOLDER), false);
+        insta::assert_snapshot!(end(products, &outcome(Status::Finished, None)), @r"
+          device             product  count  median        min to max  FLOP/s, median
+          cpu     4096 x 4096 x 4096      1  12.3 s  12.3 s to 12.3 s         11.17 G
+
+        matmul finished in 27.8 s (these products: 12.3 s; the rest: start-up, random matrices and first products, which do not count)
+          folder runs/linreg/20270115T080000Z-0123abcd
+        ");
+        let stopped = outcome(Status::Interrupted, Some("SIGTERM after 0 of 20 products"));
+        let text = end(LabTable::default(), &stopped);
+        assert!(text.starts_with("matmul interrupted in 27.8 s: SIGTERM after 0 of 20 products\n"), "{text}");
     }
 
     #[test]

@@ -18,7 +18,7 @@ use crate::{
     spec::Kind,
 };
 
-const MATMUL: [Column<ProductRow>; 11] = [
+const MATMUL: [Column<ProductRow>; 14] = [
     ("device", |cells, row| cells.text(&row.device)),
     ("order", |cells, row| cells.text(row.order.name())),
     ("m", |cells, row| cells.u64(row.shape[0] as u64)),
@@ -30,6 +30,9 @@ const MATMUL: [Column<ProductRow>; 11] = [
     ("gflop_per_s", |cells, row| cells.option(row.gflop_per_s(), Lines::f64)),
     ("log_s", |cells, row| cells.seconds(row.log_s)),
     ("norm_sum", |cells, row| cells.option(row.norm_sum, Lines::f64)),
+    ("p50_s", |cells, row| cells.seconds(row.spread.p50_s)),
+    ("min_s", |cells, row| cells.seconds(row.spread.min_s)),
+    ("max_s", |cells, row| cells.seconds(row.spread.max_s)),
 ];
 
 const TRANSFER: [Column<CopyRow>; 10] = [
@@ -39,10 +42,10 @@ const TRANSFER: [Column<CopyRow>; 10] = [
     ("bytes", |cells, row| cells.u64(row.bytes)),
     ("count", |cells, row| cells.u64(row.count)),
     ("mean_s", |cells, row| cells.seconds(row.mean_s)),
-    ("p50_s", |cells, row| cells.seconds(row.p50_s)),
+    ("p50_s", |cells, row| cells.seconds(row.spread.p50_s)),
     ("gb_per_s", |cells, row| cells.option(row.gb_per_s(), Lines::f64)),
-    ("min_s", |cells, row| cells.seconds(row.min_s)),
-    ("max_s", |cells, row| cells.seconds(row.max_s)),
+    ("min_s", |cells, row| cells.seconds(row.spread.min_s)),
+    ("max_s", |cells, row| cells.seconds(row.spread.max_s)),
 ];
 
 const TENSORS: [Column<StepRow>; 10] = [

@@ -3,7 +3,8 @@
 use std::fmt;
 
 use crate::{
-    event::{CopyRow, Event, ProductRow, StepRow, StepStatus, Together},
+    event::{CopyRow, Event, Outcome, ProductRow, Spread, StepRow, StepStatus, Together},
+    host::load::Load,
     record::{messages, text_table},
     spec::lab::Order,
     units,
@@ -16,13 +17,14 @@ pub const VIRTUAL: &str =
 /// A column: its heading, and a function for the cell of a row.
 type Column<R> = (&'static str, fn(&R) -> String);
 
-const PRODUCTS: [Column<ProductRow>; 8] =
+const PRODUCTS: [Column<ProductRow>; 9] =
     [
         ("device", |row| row.device.clone()),
         ("product", |row| in_words(row.shape)),
         ("count", |row| units::count(row.count)),
-        ("each", |row| units::seconds(row.mean_s())),
-        ("FLOP/s", |row| row.gflop_per_s().map(|rate| units::rate(rate * 1e9)).unwrap_or_default()),
+        ("median", |row| units::seconds(row.spread.p50_s)),
+        ("min to max", |row| min_to_max(&row.spread)),
+        ("FLOP/s, median", |row| row.median_flop_per_s().map(units::rate).unwrap_or_default()),
         ("log", |row| if row.log_s > 0.0 { units::seconds(row.log_s) } else { String::new() }),
         ("of the time", |row| {
             if row.log_s > 0.0 { units::percent(row.log_s / row.total_s) } else { String::new() }
@@ -36,10 +38,14 @@ const COPIES: [Column<CopyRow>; 8] = [
     ("memory", |row| row.memory.unwrap_or_default().to_owned()),
     ("size", |row| units::bytes(row.bytes)),
     ("count", |row| units::count(row.count)),
-    ("median", |row| units::seconds(row.p50_s)),
-    ("min to max", |row| format!("{} to {}", units::seconds(row.min_s), units::seconds(row.max_s))),
+    ("median", |row| units::seconds(row.spread.p50_s)),
+    ("min to max", |row| min_to_max(&row.spread)),
     ("B/s, median", |row| row.gb_per_s().map(|rate| units::rate(rate * 1e9)).unwrap_or_default()),
 ];
+
+fn min_to_max(Spread { min_s, max_s, .. }: &Spread) -> String {
+    format!("{} to {}", units::seconds(*min_s), units::seconds(*max_s))
+}
 
 /// Rows that share a header.
 #[derive(Default)]
@@ -74,14 +80,27 @@ impl LabTable {
         }
     }
 
+    /// How much of the run's time went into the rows.
+    pub fn work(&self, work_s: f64) -> Option<String> {
+        let (rows, rest) = match (self.rows.is_empty(), self.products.is_empty()) {
+            (true, _) => return None,
+            (false, false) => {
+                ("products", "start-up, random matrices and first products, which do not count")
+            }
+            (false, true) => ("copies", "start-up and first copies, which do not count"),
+        };
+        Some(format!("these {rows}: {}; the rest: {rest}", units::seconds(work_s)))
+    }
+
     /// Adds notes about anything that makes the figures less meaningful than they seem.
-    pub fn note_doubts(&mut self, any_virtual: bool, build: &str) {
+    pub fn note_doubts(&mut self, outcome: &Outcome, any_virtual: bool, build: &str) {
         if !self.rows.is_empty() {
             if any_virtual {
                 self.notes.push(VIRTUAL.to_owned());
             } else {
                 self.notes.extend(against_cpu(&self.products));
             }
+            self.notes.extend(noise(outcome.load.as_ref(), &self.products));
             self.notes.extend(messages::of_build(build).map(|words| format!("build {words}")));
         }
     }
@@ -92,7 +111,21 @@ impl LabTable {
     }
 }
 
-/// Notes how many times as fast as the CPU each GPU is, by shape, and from which shape on it is faster.
+/// Notes that others used the cores: over a window of half a second or more if there was one, else by how long the products
+/// waited for a core.
+fn noise(load: Option<&Load>, products: &[ProductRow]) -> Option<String> {
+    if let Some(load) = load {
+        let others = messages::others_used(load)?;
+        return Some(format!("noise: {others} in the last {}", units::seconds(load.window_s)));
+    }
+    let all_s: f64 = products.iter().map(|row| row.total_s).sum();
+    let share = products.iter().filter_map(|row| row.core_wait_s).sum::<f64>() / all_s;
+    let part = units::percent(share);
+    (share >= messages::MUCH)
+        .then(|| format!("noise: {part} of the products' time went into waiting for a core"))
+}
+
+/// Notes how many times as fast as the CPU each GPU is by median products of each shape, and from which shape on it is faster.
 fn against_cpu(products: &[ProductRow]) -> Vec<String> {
     let (cpu, gpus): (Vec<_>, Vec<_>) = products.iter().partition(|row| row.device == "cpu");
     let mut names: Vec<&str> = gpus.iter().map(|row| row.device.as_str()).collect();
@@ -102,8 +135,9 @@ fn against_cpu(products: &[ProductRow]) -> Vec<String> {
         let mut own: Vec<_> = gpus.iter().filter(|row| row.device == name).collect();
         own.sort_by_key(|row| row.shape.map(|axis| axis as u128).iter().product::<u128>());
         let ratio = |row: &ProductRow| {
-            let base = cpu.iter().find(|other| other.shape == row.shape)?;
-            Some((in_words(row.shape), base.mean_s() / row.mean_s()))
+            let base = *cpu.iter().find(|other| other.shape == row.shape)?;
+            let [own_s, base_s] = [row, base].map(|row| row.spread.p50_s);
+            (own_s > 0.0).then(|| (in_words(row.shape), base_s / own_s))
         };
         let ratios: Vec<_> = own.iter().filter_map(|row| ratio(row)).collect();
         let (_, last) = ratios.last()?;
@@ -158,6 +192,42 @@ pub(in crate::record) fn step_in_words(row: &StepRow) -> String {
 mod tests {
     use super::*;
 
+    /// A product that was interrupted does not decide a figure, and what the others took is noted.
+    #[test]
+    fn products_show_their_median_and_spread() {
+        let row = |device: &str, p50_s, max_s| ProductRow {
+            device: device.to_owned(),
+            order: Order::Sequential,
+            shape: [200; 3],
+            count: 20,
+            total_s: 0.08,
+            log_s: 0.0,
+            norm_sum: None,
+            spread: Spread { p50_s, min_s: 1.5e-4, max_s },
+            core_wait_s: Some(0.02),
+        };
+        let text = |load: Option<Load>| {
+            let mut table = LabTable::default();
+            table.take(&Event::Product(row("cpu", 1.6e-4, 0.07)));
+            table.take(&Event::Product(row("gpu:0", 3.2e-4, 0.0004)));
+            table.note_doubts(&Outcome { load, ..Outcome::default() }, false, "release");
+            table.to_string()
+        };
+        insta::assert_snapshot!(text(None), @r"
+        device          product  count  median         min to max  FLOP/s, median
+        cpu     200 x 200 x 200     20  160 µs  150 µs to 70.0 ms         100.0 G
+        gpu:0   200 x 200 x 200     20  320 µs   150 µs to 400 µs         50.00 G
+        gpu:0 against cpu: 0.5000x at 200 x 200 x 200: slower at the largest
+        noise: 25.0 % of the products' time went into waiting for a core
+        ");
+        let load = |others_cores| Load { window_s: 1.0, others_cores, cores: 2, ..Load::default() };
+        assert!(
+            text(Some(load(0.9)))
+                .ends_with("\n  noise: other processes used 0.90 of 2 cores in the last 1.00 s\n\n")
+        );
+        assert!(!text(Some(load(0.0))).contains("noise"));
+    }
+
     #[test]
     fn the_size_from_which_a_gpu_is_faster_is_named() {
         let row = |device: &str, n: usize, total_s| ProductRow {
@@ -168,6 +238,8 @@ mod tests {
             total_s,
             log_s: 0.0,
             norm_sum: None,
+            spread: Spread { p50_s: total_s / 2.0, ..Spread::default() },
+            core_wait_s: None,
         };
         let of = |times: [f64; 3]| {
             let cpu = [16, 64, 256].map(|n| row("cpu", n, 1.0));
