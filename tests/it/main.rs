@@ -42,6 +42,7 @@ mod parity;
 mod plot;
 mod predict;
 mod process;
+mod refit;
 mod remarks;
 mod repeats;
 mod report;

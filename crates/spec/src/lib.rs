@@ -32,6 +32,7 @@ mod problem;
 #[cfg(test)]
 mod properties;
 mod reader;
+mod refit;
 mod replaced;
 mod resolved;
 mod schedule;
@@ -65,6 +66,7 @@ pub use model::{Init, Layer, Linear, Loss, Model, Parameter};
 pub use monitor::Monitor;
 pub use optimizer::*;
 pub use problem::{Location, Problem};
+pub use refit::{Length, Refit};
 pub use replaced::replaced;
 pub use schedule::{
     Anneal, Cosine, Curve, Exponential, Interval, LinearRamp, MultiStep, OneCycle, Rule, Schedule, Stage,

@@ -10,7 +10,7 @@ use crate::{
     },
     host::check_regular,
     record::checkpoint_weights,
-    report::{ReportError, find_best_run, run_digest, run_status},
+    report::{BestRun, ReportError, find_best_run, run_digest, run_status},
     spec::{self, Loaded, Placement, Problem, Source, Spec},
 };
 
@@ -49,7 +49,7 @@ const LAST: &str = "model.safetensors";
 impl Trained {
     /// Reads the only run that `path` names, or the best trial of the only sweep.
     pub fn open(path: &str, which: WhichWeights) -> Result<Self, PredictError> {
-        let (folder, setting) = find_best_run(path)?;
+        let BestRun { folder, setting, .. } = find_best_run(path)?;
         let spec = match spec::read(&folder.join("spec.toml"), &[])? {
             Loaded::Train(experiment) => experiment.trials.into_iter().next().map(|trial| trial.spec),
             Loaded::Lab(_) => None,

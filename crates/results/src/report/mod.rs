@@ -62,7 +62,7 @@ mod texts;
 mod verdict;
 mod watch;
 
-pub use best::{BestSetting, find_best_run, find_run};
+pub use best::{BestRun, BestSetting, find_best_run, find_run, run_numbers};
 pub use cleaning::{CleanRequest, Cleaning};
 pub use comparison::Comparison;
 pub use error::ReportError;
