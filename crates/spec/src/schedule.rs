@@ -279,7 +279,10 @@ mod tests {
         let last = Some(("schedule.chain.2.cosine.t_max".to_owned(), 50));
         for (toml, wanted) in [
             ("{ cosine = { t_max = 1000 } }", Some(("schedule.cosine.t_max".to_owned(), 0))),
-            ("{ one_cycle = { max_lr = 1, total_steps = 1000 } }", Some(("schedule.one_cycle.total_steps".to_owned(), 0))),
+            (
+                "{ one_cycle = { max_lr = 1, total_steps = 1000 } }",
+                Some(("schedule.one_cycle.total_steps".to_owned(), 0)),
+            ),
             (chain, last),
             ("{ cosine = { t_max = 700 } }", None),
             ("{ cosine = {} }", None),

@@ -74,7 +74,7 @@ pub use live::{follow_files, share_read};
 pub use matched::Against;
 pub use mlflow::write_mlflow;
 pub use order::{Question, TOP};
-pub use page::{HEAD, Page, PageRequest, Pairs, Predicted, SVG, page, waiting};
+pub use page::{HEAD, OfModel, Page, PageRequest, Pairs, Predicted, RunRows, SVG, page, waiting};
 pub use parquet::write_metrics;
 pub use plot::{PlotRequest, Style, plot};
 pub use run::{TAGS, run_digest, run_status, tags};
