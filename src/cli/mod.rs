@@ -30,6 +30,7 @@ mod png;
 mod predict;
 mod rate_cache;
 mod rates;
+mod refit;
 mod report;
 mod resume;
 mod run;
@@ -44,7 +45,7 @@ pub use crate::run::{Exit, print_stderr};
 
 use std::{ffi::OsString, io::IsTerminal, time::Instant};
 
-use args::{Command, Parsed};
+use args::{Command, Parsed, RefitOptions, StartOptions};
 
 /// Runs the program; `begun` is when the process started.
 pub fn main(arguments: impl IntoIterator<Item = OsString>, begun: Instant) -> Exit {
@@ -57,12 +58,11 @@ fn execute(arguments: &[OsString], begun: Instant) -> Result<Exit, Exit> {
     let Parsed { command, color } = args::parse(arguments)?;
     color.write_global();
     match command {
-        Command::Run(options) if options.plot && std::io::stdout().is_terminal() => drawn_run::run(arguments),
-        Command::Run(options) if options.plot => {
-            print_stderr("`--plot` draws nothing: standard output is no terminal\n");
-            run::run(&options, arguments, begun)
+        Command::Run(options) | Command::Refit(RefitOptions { start: options, .. }) if draws(&options) => {
+            drawn_run::run(arguments)
         }
         Command::Run(options) => run::run(&options, arguments, begun),
+        Command::Refit(options) => refit::refit(&options, begun),
         // Of processes that `mpirun` started together, only rank 0 prints.
         Command::Check(_) | Command::Parity(_) if hosts::is_other_rank() => Ok(Exit::Done),
         Command::Check(options) => check::check(&options),
@@ -88,4 +88,13 @@ fn execute(arguments: &[OsString], begun: Instant) -> Result<Exit, Exit> {
         Command::New(options) => templates::new(&options),
         Command::Completions { shell } => Ok(args::completions(shell)),
     }
+}
+
+/// Whether curves are drawn while it runs.
+fn draws(options: &StartOptions) -> bool {
+    let on_terminal = std::io::stdout().is_terminal();
+    if options.plot && !on_terminal {
+        print_stderr("`--plot` draws nothing: standard output is no terminal\n");
+    }
+    options.plot && on_terminal
 }

@@ -9,8 +9,8 @@ use std::{
 use super::{args::ReportOptions, png, runs::refuse};
 use crate::{
     host::{Durability, is_replaceable, reason, write_atomically},
-    predict::{Trained, WhichWeights, predict_validation},
-    report::{self, Found, HEAD, Page, PageRequest, Predicted, SVG, find_one},
+    predict::{Trained, WhichWeights, of_model},
+    report::{self, Found, HEAD, OfModel, Page, PageRequest, SVG, find_one},
     run::{Exit, print, print_stderr, warn},
     units,
 };
@@ -27,13 +27,13 @@ pub fn report(options: &ReportOptions) -> Result<Exit, Exit> {
         Exit::refused(message, Some(hint))
     })?;
     report::follow_files(false);
-    let predicted = predicted(paths);
+    let model = model(paths);
     let request = PageRequest {
         paths,
         metric: metric.as_deref(),
         filter: filter.as_deref(),
         tag: None,
-        predicted: predicted.as_ref(),
+        model: model.as_ref(),
     };
     let page = report::page(&request).map_err(refuse)?;
     page.warnings.iter().for_each(warn);
@@ -94,9 +94,8 @@ fn write(options: &ReportOptions, files: &[File]) -> Result<(), Exit> {
     Ok(())
 }
 
-/// The predictions of a single finished run's model for its validation rows; `None` if there is no such run
-/// or no model.
-pub(super) fn predicted(paths: &[String]) -> Option<Result<Predicted, String>> {
+/// What the model of a single finished run does; `None` if there is no such run or no model.
+pub(super) fn model(paths: &[String]) -> Option<Result<OfModel, String>> {
     let [path] = paths else { return None };
     let Ok(Found::Run(folder)) = find_one(path) else { return None };
     let has = |file: &str| folder.join(file).is_file();
@@ -104,7 +103,7 @@ pub(super) fn predicted(paths: &[String]) -> Option<Result<Predicted, String>> {
         return None;
     }
     let trained = Trained::open(path, WhichWeights::Best);
-    trained.and_then(|trained| predict_validation(&trained)).map_err(|e| e.to_string()).transpose()
+    Some(trained.and_then(|trained| of_model(&trained)).map_err(|e| e.to_string()))
 }
 
 fn unwritable(path: &Path, error: &io::Error) -> Exit {

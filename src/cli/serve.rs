@@ -9,12 +9,12 @@ use std::{
 use super::{
     args::ServeOptions,
     http::{Answer, Request, answer_all},
-    report::predicted,
+    report::model,
     runs::refuse,
 };
 use crate::{
     host::{lock, reason},
-    report::{PageRequest, Predicted, ReportError, fingerprint, follow_files, page, share_read, waiting},
+    report::{OfModel, PageRequest, ReportError, fingerprint, follow_files, page, share_read, waiting},
     run::{Exit, print, print_stderr},
 };
 
@@ -55,8 +55,8 @@ struct Site<'a> {
 struct Last {
     tag: String,
     html: Arc<str>,
-    /// The files' fingerprint, with the predictions of the run, which take long to compute.
-    predicted: Option<(String, Option<Result<Predicted, String>>)>,
+    /// The files' fingerprint, with what the run's model does, which takes long to compute.
+    model: Option<(String, Option<Result<OfModel, String>>)>,
 }
 
 impl Site<'_> {
@@ -89,17 +89,17 @@ impl Site<'_> {
             let tag = format!("{files}-{read}").replace(|c: char| !c.is_ascii_alphanumeric(), "-");
             let tag = format!("\"{tag}\"");
             if last.tag != tag {
-                let known = last.predicted.take().filter(|(of, _)| *of == files);
-                let known = known.unwrap_or_else(|| (files, predicted(self.paths)));
+                let known = last.model.take().filter(|(of, _)| *of == files);
+                let known = known.unwrap_or_else(|| (files, model(self.paths)));
                 let request = PageRequest {
                     paths: self.paths,
                     metric: None,
                     filter: None,
                     tag: Some(&tag),
-                    predicted: known.1.as_ref(),
+                    model: known.1.as_ref(),
                 };
                 let html = page(&request).map_or_else(|e| waiting(&e.to_string(), &tag), |page| page.html);
-                *last = Last { tag, html: html.into(), predicted: Some(known) };
+                *last = Last { tag, html: html.into(), model: Some(known) };
             }
             // If the page started to sample a long file meanwhile, make it again so that its tag reflects
             // that.

@@ -43,6 +43,7 @@ mod parity;
 mod plot;
 mod predict;
 mod process;
+mod refit;
 mod remarks;
 mod repeats;
 mod report;

@@ -234,17 +234,33 @@ impl Data {
     /// The fraction of the rows held out for validation, with its key. `None` where validation rows come from
     /// separate files or are a fold.
     pub fn validation_fraction(&self) -> Option<(&'static str, f64)> {
-        let (key, fraction) = match &self.source {
-            Source::SyntheticRegression(_) => return None,
-            _ if self.split.is_some() => {
-                ("data.split.validation", self.split.as_ref().and_then(|split| split.validation))
-            }
-            Source::Csv(s) => ("data.csv.validation_fraction", s.validation_fraction),
-            Source::Idx(s) => ("data.idx.validation_fraction", s.validation_fraction),
-            Source::Npy(s) => ("data.npy.validation_fraction", s.validation_fraction),
-            Source::Parquet(s) => ("data.parquet.validation_fraction", s.validation_fraction),
+        let fraction = match &self.source {
+            Source::SyntheticRegression(_) => None,
+            _ if self.split.is_some() => self.split.as_ref()?.validation,
+            Source::Csv(s) => s.validation_fraction,
+            Source::Idx(s) => s.validation_fraction,
+            Source::Npy(s) => s.validation_fraction,
+            Source::Parquet(s) => s.validation_fraction,
         };
-        Some((key, fraction?))
+        Some((self.validation_key(), fraction?))
+    }
+
+    /// The key that says how many rows validate, where files of their own or folds do not.
+    pub fn validation_key(&self) -> &'static str {
+        match &self.source {
+            Source::SyntheticRegression(_) => "data.synthetic_regression.validation_rows",
+            _ if self.split.is_some() => "data.split.validation",
+            Source::Csv(_) => "data.csv.validation_fraction",
+            Source::Idx(_) => "data.idx.validation_fraction",
+            Source::Npy(_) => "data.npy.validation_fraction",
+            Source::Parquet(_) => "data.parquet.validation_fraction",
+        }
+    }
+
+    /// How a spec without validation rows gets some.
+    pub(super) fn set_aside(&self) -> String {
+        let some = if matches!(self.source, Source::SyntheticRegression(_)) { "1000" } else { "0.2" };
+        format!("set aside some, such as `{} = {some}`", self.validation_key())
     }
 }
 
@@ -255,6 +271,21 @@ impl Source {
             Self::Csv(s) => Some(("data.csv", Cow::Borrowed(s))),
             Self::Parquet(s) => Some(("data.parquet", Cow::Owned(s.as_csv()))),
             Self::SyntheticRegression(_) | Self::Idx(_) | Self::Npy(_) => None,
+        }
+    }
+
+    /// The keys of the files that hold the validation rows.
+    pub fn validation_files(&self) -> &'static [&'static str] {
+        match self {
+            Self::Csv(s) if s.validation_path.is_some() => &["data.csv.validation_path"],
+            Self::Parquet(s) if s.validation_path.is_some() => &["data.parquet.validation_path"],
+            Self::Idx(s) if s.validation_images.is_some() => {
+                &["data.idx.validation_images", "data.idx.validation_labels"]
+            }
+            Self::Npy(s) if s.validation_features.is_some() => {
+                &["data.npy.validation_features", "data.npy.validation_labels"]
+            }
+            _ => &[],
         }
     }
 

@@ -32,6 +32,7 @@ mod problem;
 #[cfg(test)]
 mod properties;
 mod reader;
+mod refit;
 mod replaced;
 mod resolved;
 mod schedule;
@@ -65,6 +66,7 @@ pub use model::{Init, Layer, Linear, Loss, Model, Parameter};
 pub use monitor::Monitor;
 pub use optimizer::*;
 pub use problem::{Location, Problem};
+pub use refit::{Length, Refit};
 pub use replaced::replaced;
 pub use schedule::{
     Anneal, Cosine, Curve, Exponential, Interval, LinearRamp, MultiStep, OneCycle, Rule, Schedule, Stage,
@@ -280,17 +282,23 @@ impl Spec {
     fn check_validation(&self, t: &mut Fields<'_>) {
         let sound = ["data", "trainer", "logging"].into_iter().all(|key| t.is_sound(key));
         let logged = self.logging.metrics.iter().any(|metric| metric.needs_predictions());
-        let key = self.trainer.needs_validation().or(logged.then_some("logging.metrics"));
-        let Some(key) = key.filter(|_| sound) else { return };
+        let keys = self.trainer.needing_validation().chain(logged.then_some("logging.metrics"));
+        // Early stopping sets others that the spec does not name.
+        let keys: Vec<_> = keys.filter(|key| sound && t.has(key)).collect();
+        let Some((key, others)) = keys.split_first() else { return };
+        let listed = suggest::listing(others.iter().copied(), "and");
+        let others = match others.len() {
+            0 => String::new(),
+            1 => format!("; {listed} needs validation, too"),
+            _ => format!("; {listed} need validation, too"),
+        };
         if self.trainer.validate_every_epochs == 0 {
             let message = "there is no validation to watch: `trainer.validate_every_epochs` is 0";
-            t.report(key, message, "set `validate_every_epochs = 1`");
+            t.report(key, format!("{message}{others}"), "set `validate_every_epochs = 1`");
         } else if !self.data.has_validation() {
-            t.report(
-                key,
-                "there are no rows to validate on",
-                "set aside some, such as `validation_fraction = 0.2`",
-            );
+            let set_aside = self.data.set_aside();
+            let hint = format!("{set_aside}; `runner refit RUN` trains the final model of a run without any");
+            t.report(key, format!("there are no rows to validate on{others}"), &hint);
         }
     }
 }

@@ -44,6 +44,25 @@ impl Schedule {
         schedule
     }
 
+    /// The length that follows from the run's: its key, and the counts of the curves before it. It is resolved to `total` counts, if the
+    /// run has as many.
+    pub fn length_of_run(&self, total: u64) -> Option<(String, u64)> {
+        let (curve, key, before) = match &self.rule {
+            Rule::Constant => return None,
+            Rule::One(curve) => (curve, "schedule".to_owned(), 0),
+            Rule::Chain { chain } => {
+                let before = chain.iter().filter_map(|stage| stage.steps).sum();
+                (&chain.last()?.curve, format!("schedule.chain.{}", chain.len() - 1), before)
+            }
+        };
+        let (name, length) = match curve {
+            Curve::Cosine(cosine) => ("cosine.t_max", cosine.t_max),
+            Curve::OneCycle(cycle) => ("one_cycle.total_steps", cycle.total_steps),
+            _ => return None,
+        };
+        (length == Some(total.saturating_sub(before))).then(|| (format!("{key}.{name}"), before))
+    }
+
     fn check_chain(&mut self, t: &mut Fields<'_>) {
         let Rule::Chain { chain } = &self.rule else { return };
         for (i, stage) in chain.iter().enumerate() {
@@ -232,5 +251,45 @@ impl OneCycle {
             let message = format!("the lowest momentum, {base:?}, is above the highest, {max:?}");
             t.refuse(name, &["base_momentum", "max_momentum"], message, "set both");
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+    use crate::load::load_text;
+
+    fn schedule(toml: &str) -> Schedule {
+        let spec = format!(
+            "data.synthetic_regression.weights = [1]\nmodel.layers = [{{ linear = {{ out_features = 1 }} }}]\n\
+             optimizer.sgd.lr = 0.1\nschedule = {toml}"
+        );
+        let loaded = load_text(Path::new("a.toml"), Path::new("."), spec, &[]);
+        let crate::Loaded::Train(experiment) = loaded.map_err(|e| e.render(false)).unwrap() else {
+            panic!("a training")
+        };
+        Schedule::clone(&experiment.trials[0].spec.schedule)
+    }
+
+    #[test]
+    fn lengths_that_follow_the_run_are_known() {
+        let chain = "{ chain = [{ linear = {}, steps = 40 }, { step = { step_size = 9 }, steps = 10 }, { cosine = { t_max = 950 } }] }";
+        let last = Some(("schedule.chain.2.cosine.t_max".to_owned(), 50));
+        for (toml, wanted) in [
+            ("{ cosine = { t_max = 1000 } }", Some(("schedule.cosine.t_max".to_owned(), 0))),
+            (
+                "{ one_cycle = { max_lr = 1, total_steps = 1000 } }",
+                Some(("schedule.one_cycle.total_steps".to_owned(), 0)),
+            ),
+            (chain, last),
+            ("{ cosine = { t_max = 700 } }", None),
+            ("{ cosine = {} }", None),
+            ("{ multi_step = { milestones = [1000] } }", None),
+        ] {
+            assert_eq!(schedule(toml).length_of_run(1000), wanted, "{toml}");
+        }
+        assert_eq!(Schedule::CONSTANT.length_of_run(1000), None);
     }
 }

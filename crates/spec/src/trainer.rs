@@ -50,14 +50,13 @@ impl Trainer {
         [("trainer.monitor", self.monitor)].into_iter().chain(early)
     }
 
-    /// A key that is set and needs validation, if any.
-    pub fn needs_validation(&self) -> Option<&'static str> {
-        if self.early_stopping.is_some() {
-            return Some("trainer.early_stopping");
-        }
-        if self.monitor != Monitor::LOSS {
-            return Some("trainer.monitor");
-        }
-        self.restore_best.filter(|restore| *restore).map(|_| "trainer.restore_best")
+    /// The keys that need rows to validate on.
+    pub fn needing_validation(&self) -> impl Iterator<Item = &'static str> {
+        let needs = [
+            ("trainer.early_stopping", self.early_stopping.is_some()),
+            ("trainer.monitor", self.monitor != Monitor::LOSS),
+            ("trainer.restore_best", self.restore_best == Some(true)),
+        ];
+        needs.into_iter().filter_map(|(key, needs)| needs.then_some(key))
     }
 }

@@ -54,8 +54,13 @@ fn words(typed: &OsStr) -> Vec<CompletionCandidate> {
         .take(cursor)
         .map(|word| word.to_string_lossy().trim_matches(['"', '\'']).replace("\\ ", " "))
         .collect();
-    let is_spec = |word: &&String| **word != *text && word.ends_with(".toml") && Path::new(word).is_file();
-    let Some(spec) = line.iter().find(is_spec) else {
+    // A run stands for its spec.
+    let spec = |word: &String| {
+        let inner = Path::new(word).join("spec.toml");
+        let path = if word.ends_with(".toml") { PathBuf::from(word) } else { inner };
+        (*word != *text && path.is_file()).then_some(path)
+    };
+    let Some(spec) = line.iter().find_map(spec) else {
         let is_spec = |path: &Path| path.extension().is_some_and(|end| end == "toml");
         return PathCompleter::any().filter(is_spec).stdio().complete(typed);
     };

@@ -27,7 +27,7 @@ pub use options::{
 };
 pub use scale::{HostCounts, LinkOption};
 use start::MOST_VIRTUAL_GPUS;
-pub use start::{CheckOptions, Jobs, ParityOptions, RunOptions, StartOptions};
+pub use start::{CheckOptions, Jobs, ParityOptions, RefitOptions, RunOptions, StartOptions};
 
 /// A parsed command line.
 pub struct Parsed {
@@ -101,6 +101,11 @@ pub fn parse(arguments: &[OsString]) -> Result<Parsed, Exit> {
     }
     let resumes =
         matches!(&command, Command::Run(start) if start.resume.as_ref().is_some_and(|run| run != AUTO));
+    if let Command::Refit(RefitOptions { start, .. }) = &mut command
+        && start.run.virtual_gpus.is_none()
+    {
+        start.run.virtual_gpus = virtual_gpus_of_environment()?;
+    }
     if let Command::Run(StartOptions { run: options, .. })
     | Command::Check(CheckOptions { run: options, .. })
     | Command::Parity(ParityOptions { run: options, .. }) = &mut command
@@ -167,7 +172,9 @@ fn virtual_gpus_of_environment() -> Result<Option<u32>, Exit> {
 }
 
 /// Commands of other programs, and what they are called here.
-const ELSEWHERE: [(&str, &str); 9] = [
+const ELSEWHERE: [(&str, &str); 11] = [
+    ("retrain", "refit"),
+    ("finalize", "refit"),
     ("train", "run"),
     ("fit", "run"),
     ("start", "run"),
@@ -206,11 +213,10 @@ fn refuse_command(word: &str) -> Result<(), Exit> {
     let names =
         command.get_subcommands().map(|c| (strsim::damerau_levenshtein(c.get_name(), word), c.get_name()));
     let near = names.filter(|(distance, _)| *distance <= 2).min().map(|(_, name)| name);
-    let is_meant = |(name, _): &(&str, _)| {
-        *name == word || (name.len() > 4 && strsim::damerau_levenshtein(name, word) == 1)
-    };
+    let is_meant = |(name, _): &(&str, _)| name.len() > 4 && strsim::damerau_levenshtein(name, word) == 1;
     let meant = ELSEWHERE.into_iter().find(is_meant).map(|(_, here)| here);
-    let Some(near) = near.or(meant) else { return Ok(()) };
+    let exact = ELSEWHERE.into_iter().find(|(name, _)| *name == word).map(|(_, here)| here);
+    let Some(near) = exact.or(near).or(meant) else { return Ok(()) };
     Err(Exit::refused(format!("no command `{word}`"), Some(&format!("did you mean `runner {near}`?"))))
 }
 
@@ -238,7 +244,7 @@ fn dashed_key(error: &clap::Error, arguments: &[OsString]) -> Option<(String, St
 /// Whether the command takes keys of a spec.
 fn takes_keys(arguments: &[OsString]) -> bool {
     let word = arguments.get(1).map(|word| word.to_string_lossy()).unwrap_or_default();
-    ["run", "check", "parity"].contains(&&*word) || Cli::command().find_subcommand(&*word).is_none()
+    ["run", "check", "parity", "refit"].contains(&&*word) || Cli::command().find_subcommand(&*word).is_none()
 }
 
 /// The key that is meant by an option's name: `trainer.max_epochs` for `max-epochs` and `epochs`.

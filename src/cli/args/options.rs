@@ -9,7 +9,7 @@ use super::{
     complete::run_path,
     model::{EvaluateOptions, ExportOptions, PredictOptions, named},
     runs_dir,
-    start::{CheckOptions, MOST_VIRTUAL_GPUS, ParityOptions, StartOptions},
+    start::{CheckOptions, MOST_VIRTUAL_GPUS, ParityOptions, RefitOptions, StartOptions},
 };
 use crate::{
     report::Format,
@@ -77,6 +77,8 @@ pub enum Command {
     },
     /// Show the page of `report` in a browser, renewed while runs go on
     Serve(ServeOptions),
+    /// Train the final model of a run or sweep: its best setting on the rows that validated, too, for as many epochs as were best
+    Refit(RefitOptions),
     /// Apply a run's model to new rows; print a prediction for each
     Predict(PredictOptions),
     /// Apply a run's model to labelled rows; print its metrics

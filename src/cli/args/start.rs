@@ -71,6 +71,22 @@ pub struct StartOptions {
     pub launch: LaunchOptions,
 }
 
+/// A run's spec in place of a file, then what `run` has.
+#[derive(Args, Clone)]
+#[command(mut_arg("words", |words| {
+    words.value_names(["KEY=VALUE"]).help("Overrides of its spec, such as `seed=1` or `name=final`")
+}))]
+pub struct RefitOptions {
+    /// The run's folder, or a folder or glob that holds one run; of a sweep it is the best setting that counts
+    #[arg(value_name = "RUN", add = run_path())]
+    pub run: String,
+    /// Train on the test rows, too
+    #[arg(long)]
+    pub all: bool,
+    #[command(flatten)]
+    pub start: StartOptions,
+}
+
 impl StartOptions {
     /// A sentence on options for sweeps that are given for one run.
     pub fn idle_sweep_options(&self, is_sweep: bool) -> Option<String> {

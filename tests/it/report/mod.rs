@@ -1,6 +1,7 @@
 //! `runner report`: pages hold what `compare` says, nothing from a file becomes markup, and nothing asks for the network.
 
 mod curves;
+mod facts;
 mod inputs;
 mod looks;
 mod settings;
@@ -287,7 +288,7 @@ fn predicted_against_true() {
     );
     let page = page(&place, &["runs"]);
     assert!(page.contains("Predicted against true") && page.contains("<figcaption>target: R\u{b2} "));
-    assert!(page.contains("3,000 validation rows, by best.safetensors; one of 2 is drawn."));
+    assert!(page.contains("3,000 validation rows, by best.safetensors, after epoch 3; one of 2 is drawn."));
     assert_eq!(page.matches("class=\"f0 point\"").count(), 1500);
     let data = place.path().join("penguins.csv");
     fs::copy(concat!(env!("CARGO_MANIFEST_DIR"), "/experiments/data/penguins.csv"), &data).unwrap();
@@ -298,7 +299,8 @@ fn predicted_against_true() {
     assert_eq!(report().stderr.lines().count(), 1);
     let page = fs::read_to_string(place.path().join("page.html")).unwrap();
     assert!(
-        page.contains("<h2>Confusion matrix</h2>") && page.contains("validation rows, by best.safetensors.")
+        page.contains("<h2>Confusion matrix</h2>")
+            && page.contains("69 validation rows, by best.safetensors, after epoch 3.")
     );
     fs::remove_file(&data).unwrap();
     let ended = report();

@@ -67,6 +67,18 @@ fn drawn_values_stand_on_the_axis_that_their_sweep_names() {
     }
 }
 
+/// Also a few drawn values are not evenly spaced levels.
+#[test]
+fn few_drawn_values_stand_by_their_size() {
+    let place = Sandbox::new(SWEEP);
+    let drawn = ["optimizer.sgd.lr=loguniform(1e-3, 0.1)", "sweep.sampler=sobol", "sweep.trials=4"];
+    let ended = place.runner(&[&["spec.toml"], &drawn[..], &["sweep.repeats=1", "-q"]].concat());
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    page(&place, &["runs", "--svg", "figures"]);
+    let effect = fs::read_to_string(place.path().join("figures/02-effect-lr.svg")).unwrap();
+    assert!(effect.contains(">0.01</text>"), "{effect}");
+}
+
 /// A few of 27 trials are left at the end: they stand beside the others, and the shares are of the first rung. What one trial
 /// took its time for begins with the best.
 #[test]

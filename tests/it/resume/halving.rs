@@ -389,7 +389,7 @@ fn what_cannot_be_judged_is_refused() {
     insta::assert_debug_snapshot!(refused(&["data.synthetic_regression.validation_rows=0"]), @r#"
     [
         "error: `sweep.stop`: trials have no rows to validate on",
-        "  = hint: set aside some, such as `validation_fraction = 0.2`",
+        "  = hint: set aside some, such as `data.synthetic_regression.validation_rows = 1000`",
     ]
     "#);
 }

@@ -17,12 +17,12 @@ use crate::{
 
 /// Metrics by name, in display order.
 pub struct Evaluation {
-    rows: usize,
+    pub(super) rows: usize,
     /// The name of the loss.
     loss: String,
     /// Names and values.
-    metrics: Vec<(String, f64)>,
-    scores: Scores,
+    pub(super) metrics: Vec<(String, f64)>,
+    pub(super) scores: Scores,
 }
 
 /// Evaluates all rows of `input`, or, if there is none, the rows that the run held out for a test. The labels

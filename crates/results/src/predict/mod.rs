@@ -20,4 +20,4 @@ pub use onnx::write_onnx;
 pub use output::predict;
 pub use output_file::is_standard_output;
 pub use trained::{Trained, WhichWeights};
-pub use validated::predict_validation;
+pub use validated::of_model;

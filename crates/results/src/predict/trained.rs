@@ -10,7 +10,7 @@ use crate::{
     },
     host::check_regular,
     record::checkpoint_weights,
-    report::{ReportError, find_best_run, run_digest, run_status},
+    report::{BestRun, ReportError, find_best_run, run_digest, run_status},
     spec::{self, Loaded, Placement, Problem, Source, Spec},
 };
 
@@ -49,7 +49,7 @@ const LAST: &str = "model.safetensors";
 impl Trained {
     /// Reads the only run that `path` names, or the best trial of the only sweep.
     pub fn open(path: &str, which: WhichWeights) -> Result<Self, PredictError> {
-        let (folder, setting) = find_best_run(path)?;
+        let BestRun { folder, setting, .. } = find_best_run(path)?;
         let spec = match spec::read(&folder.join("spec.toml"), &[])? {
             Loaded::Train(experiment) => experiment.trials.into_iter().next().map(|trial| trial.spec),
             Loaded::Lab(_) => None,
@@ -104,15 +104,20 @@ impl Trained {
     /// There are none, or the data has changed since the run.
     pub fn test_rows(&self) -> Result<Part, PredictError> {
         let none = || PredictError::NoTestRows { folder: self.folder.clone() };
-        if self.spec.data.split.as_ref().is_none_or(|split| split.test == 0.0) {
+        if !self.has_test_rows() {
             return Err(none());
         }
         self.dataset(data::open_test)?.validation.ok_or_else(none)
     }
 
-    /// The run's validation rows; `None` if there are none.
-    pub fn validation_rows(&self) -> Result<Option<Part>, PredictError> {
-        Ok(self.dataset(|data, task, seed| data::open(data, task, seed, u64::MAX))?.validation)
+    /// Whether the run kept rows for a test.
+    pub fn has_test_rows(&self) -> bool {
+        self.spec.data.split.as_ref().is_some_and(|split| split.test > 0.0)
+    }
+
+    /// The rows that the run was trained on and validated with.
+    pub fn rows(&self) -> Result<Dataset, PredictError> {
+        self.dataset(|data, task, seed| data::open(data, task, seed, u64::MAX))
     }
 
     fn dataset(

@@ -1,9 +1,10 @@
-//! The model's predictions for the run's validation rows, for its report.
+//! What a run's report says of its model: the rows that it knows, its metrics on the test rows, and its predictions for the
+//! validation rows.
 
-use super::{PredictError, Trained, forward::forward};
+use super::{PredictError, Trained, evaluate::evaluate, forward::forward};
 use crate::{
-    data::NewRows,
-    report::{Pairs, Predicted},
+    data::{Dataset, NewRows, Part, RowOptions},
+    report::{OfModel, Pairs, Predicted, RunRows},
     spec::Metric,
     train::Scores,
 };
@@ -11,9 +12,40 @@ use crate::{
 /// Maximum points per target; of more rows, every second, fourth and so on is kept.
 const MOST: usize = 2000;
 
-/// Predicts the validation rows of the run; `None` if it had none.
-pub fn predict_validation(trained: &Trained) -> Result<Option<Predicted>, PredictError> {
-    let Some(rows) = trained.validation_rows()? else { return Ok(None) };
+/// Reads the run's data again, and applies its model to them.
+pub fn of_model(trained: &Trained) -> Result<OfModel, PredictError> {
+    let dataset = trained.rows()?;
+    let mut rows = rows_of(trained, &dataset);
+    if trained.has_test_rows() {
+        let options = RowOptions { takes_unknown: false, keep: Vec::new() };
+        let evaluation = evaluate(trained, (None, &options), None, None, &mut |_| {})?;
+        rows.counts[2] = evaluation.rows;
+        rows.test = evaluation.metrics;
+        if let Scores::Classes(all) = &evaluation.scores {
+            let actual = all.counts.chunks_exact(all.classes.max(1)).map(|row| row.iter().sum());
+            rows.classes.iter_mut().zip(actual).for_each(|((_, count), more): (_, u64)| *count += more);
+        }
+    }
+    let predicted = dataset.validation.map(|rows| predict_validation(trained, rows)).transpose()?;
+    Ok(OfModel { rows, predicted: predicted.flatten() })
+}
+
+/// The rows to train and to validate on.
+fn rows_of(trained: &Trained, dataset: &Dataset) -> RunRows {
+    let names = trained.data.class_names().unwrap_or_default();
+    let mut classes: Vec<(String, u64)> = names.into_iter().map(|name| (name, 0)).collect();
+    let mut take = |part: &Part| {
+        for class in part.targets.iter() {
+            classes.get_mut(*class as usize).into_iter().for_each(|(_, count)| *count += 1);
+        }
+        part.rows
+    };
+    let counts = [take(&dataset.train), dataset.validation.as_ref().map_or(0, take), 0];
+    RunRows { counts, classes, test: Vec::new() }
+}
+
+/// Predicts the validation rows of the run.
+fn predict_validation(trained: &Trained, rows: Part) -> Result<Option<Predicted>, PredictError> {
     let scales = trained.data.target_scales();
     let names = trained.data.class_names();
     let mut scores = match &names {
@@ -43,7 +75,12 @@ pub fn predict_validation(trained: &Trained) -> Result<Option<Predicted>, Predic
         Ok(())
     };
     let (rows, _) = forward(trained, &mut NewRows::from_part(rows), &mut |_| {}, &mut take)?;
-    let of = format!("{} validation rows, by {}", crate::units::count(rows as u64), trained.file);
+    let of = format!(
+        "{} validation rows, by {}, after epoch {}",
+        crate::units::count(rows as u64),
+        trained.file,
+        trained.epoch
+    );
     Ok(Some(match (scores, names) {
         (Scores::Classes(classes), Some(names)) => Predicted::Classes { of, names, counts: classes.counts },
         (Scores::Classes(_), None) => return Ok(None),

@@ -25,6 +25,8 @@ pub struct BestSetting {
     pub trial: Option<usize>,
     /// The folder of that trial.
     pub folder: PathBuf,
+    /// The folders of all its finished trials, of other seeds and folds, best first.
+    pub folders: Vec<PathBuf>,
     /// The full name of the metric.
     pub metric: String,
     /// The mean of the metric.
@@ -64,6 +66,7 @@ impl BestSetting {
         Some(Self {
             trial: run.trial,
             folder: PathBuf::from(&run.path),
+            folders: best.places.iter().map(|&place| PathBuf::from(&comparison.runs[place].path)).collect(),
             metric: metric.full_name().to_owned(),
             value: best.value,
             count: best.samples.len(),
@@ -92,20 +95,29 @@ pub fn find_run(path: &str) -> Result<PathBuf, ReportError> {
     }
 }
 
-/// The folder of the only run of a path, or of the best trial of the only sweep, with the words of its setting.
+/// A run, or the best trial of a sweep.
+pub struct BestRun {
+    pub folder: PathBuf,
+    /// The words of its setting, if it is a trial of a sweep.
+    pub setting: Option<String>,
+    /// The folders of all trials of that setting; of a run its own.
+    pub folders: Vec<PathBuf>,
+}
+
+/// The only run of a path, or the best trial of the only sweep.
 ///
 /// # Errors
 /// There is none, there are several, or no trial of the sweep is the best.
-pub fn find_best_run(path: &str) -> Result<(PathBuf, Option<String>), ReportError> {
+pub fn find_best_run(path: &str) -> Result<BestRun, ReportError> {
     match find_one(path)? {
-        Found::Run(folder) => Ok((folder, None)),
+        Found::Run(folder) => Ok(BestRun { folders: vec![folder.clone()], folder, setting: None }),
         Found::Sweep(folder) => match BestSetting::of_sweep(&folder)? {
             Some(best) => {
                 let lost = match best.lost {
                     0 => String::new(),
                     lost => format!("; damaged or deleted: {}", units::counted(lost as u64, "trial")),
                 };
-                Ok((best.folder, Some(best.words + &lost)))
+                Ok(BestRun { folder: best.folder, setting: Some(best.words + &lost), folders: best.folders })
             }
             None => {
                 let hint = "name the folder of one trial: none of them finished, or they have no order, since they are of \
@@ -114,6 +126,12 @@ pub fn find_best_run(path: &str) -> Result<(PathBuf, Option<String>), ReportErro
             }
         },
     }
+}
+
+/// Numbers of a run's `summary.csv`, by column.
+pub fn run_numbers<const N: usize>(folder: &Path, columns: [&str; N]) -> [Option<f64>; N] {
+    let run = Run::read_or_report(folder, &mut None);
+    columns.map(|column| run.number(column))
 }
 
 impl Comparison {

@@ -62,7 +62,7 @@ mod texts;
 mod verdict;
 mod watch;
 
-pub use best::{BestSetting, find_best_run, find_run};
+pub use best::{BestRun, BestSetting, find_best_run, find_run, run_numbers};
 pub use cleaning::{CleanRequest, Cleaning};
 pub use comparison::Comparison;
 pub use error::ReportError;
@@ -74,7 +74,7 @@ pub use live::{follow_files, share_read};
 pub use matched::Against;
 pub use mlflow::write_mlflow;
 pub use order::{Question, TOP};
-pub use page::{HEAD, Page, PageRequest, Pairs, Predicted, SVG, page, waiting};
+pub use page::{HEAD, OfModel, Page, PageRequest, Pairs, Predicted, RunRows, SVG, page, waiting};
 pub use parquet::write_metrics;
 pub use plot::{PlotRequest, Style, plot};
 pub use run::{TAGS, run_digest, run_status, tags};

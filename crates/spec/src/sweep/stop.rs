@@ -71,10 +71,7 @@ impl Judged for Spec {
         let refuse = |why: String, hint: &str| Err([why, hint.to_owned()]);
         let every = self.trainer.validate_every_epochs;
         if !self.data.has_validation() {
-            return refuse(
-                "trials have no rows to validate on".to_owned(),
-                "set aside some, such as `validation_fraction = 0.2`",
-            );
+            return refuse("trials have no rows to validate on".to_owned(), &self.data.set_aside());
         }
         if every == 0 || !halving.min_epochs.is_multiple_of(every) {
             let why = format!("no validation stands at epoch {}", halving.min_epochs);

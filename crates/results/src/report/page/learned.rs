@@ -96,7 +96,7 @@ impl Content<'_> {
             self.section("curves", "Curves", |content, html| content.curves(html, groups, "loss"));
         }
         if self.comparison.runs.len() == 1 {
-            table::facts(&mut headline, &self.runs().1[1..]);
+            self.facts(&mut headline);
         } else {
             let class = if headline.is_empty() { "verdict" } else { "note" };
             headline.prose(class, &self.comparison.comparability());

@@ -6,6 +6,7 @@ mod bars;
 mod curves;
 mod document;
 mod drawn;
+mod facts;
 mod heat;
 mod html;
 mod learned;
@@ -44,6 +45,7 @@ use super::{
 };
 use crate::units;
 pub use document::{HEAD, waiting};
+pub use facts::{OfModel, RunRows};
 pub use predicted::{Pairs, Predicted};
 pub use svg::HEAD as SVG;
 
@@ -63,8 +65,8 @@ pub struct PageRequest<'a> {
     pub filter: Option<&'a str>,
     /// The `ETag` if the page is served: it then polls and is renewed while runs go on.
     pub tag: Option<&'a str>,
-    /// The predictions of a single run's model, or why they are unknown.
-    pub predicted: Option<&'a Result<Predicted, String>>,
+    /// What a single run's model does, or why that is unknown.
+    pub model: Option<&'a Result<OfModel, String>>,
 }
 
 /// A page with its drawings and warnings.
@@ -83,8 +85,10 @@ pub type Drawing = (String, String);
 /// Builds the page.
 pub fn page(request: &PageRequest<'_>) -> Result<Page, ReportError> {
     let comparison = Comparison::read(request.paths, request.filter)?;
+    let model = request.model.and_then(|model| model.as_ref().ok());
     let mut content = Content {
         comparison: &comparison,
+        rows: model.map(|model| &model.rows),
         tasks: comparison.axes_by_task(),
         names: HashMap::new(),
         metrics: HashMap::new(),
@@ -96,10 +100,10 @@ pub fn page(request: &PageRequest<'_>) -> Result<Page, ReportError> {
     let mut headline = content.learned(request.metric)?;
     content.warnings.extend(live::sampled().into_iter().chain(comparison.cut().map(str::to_owned)));
     let learned = content.sections.len();
-    match request.predicted {
-        Some(Err(why)) => content.warnings.push(format!("what the model predicts is not shown: {why}")),
-        predicted => content.predicted(predicted.and_then(|known| known.as_ref().ok())),
+    if let Some(Err(why)) = request.model {
+        content.warnings.push(format!("what the model predicts is not shown: {why}"));
     }
+    content.predicted(model.and_then(|model| model.predicted.as_ref()));
     content.scaling();
     content.times();
     content.roofline();
@@ -136,6 +140,8 @@ fn warn(headline: &mut Html, warnings: &[String]) {
 /// A page under construction.
 struct Content<'a> {
     comparison: &'a Comparison,
+    /// The rows of a single run.
+    rows: Option<&'a RunRows>,
     /// What distinguishes the runs of each task, and the task of each run.
     tasks: AxesByTask,
     /// The names of runs whose setting is ranked, with their places: the best setting's best run has 0.

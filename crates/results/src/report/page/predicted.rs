@@ -66,7 +66,8 @@ impl Content<'_> {
                 let actual: Vec<String> = names(&mut file.rows.iter().filter_map(|row| row.get(0)));
                 let cells = file.rows.iter().flat_map(|row| row.iter().skip(1));
                 let counts: Vec<u64> = cells.map(|count| count.parse().unwrap_or(0)).collect();
-                self.confusion("The rows of confusion.csv", (&actual, &predicted), &counts);
+                let of = self.rows_of_confusion(counts.iter().sum());
+                self.confusion(&of, (&actual, &predicted), &counts);
             }
             None => match predicted {
                 Some(Predicted::Classes { of, names, counts }) => self.confusion(of, (names, names), counts),

@@ -34,8 +34,17 @@ pub(super) struct Drawn<'a> {
     pub(super) stopped: Vec<Stopped>,
     /// How many were stopped.
     all_stopped: usize,
-    /// By key of the ranking, whether its sweep draws or spaces its values by factors; `None` where it does not say.
-    by_factors: Vec<Option<bool>>,
+    /// By key of the ranking, how its sweep chooses its values; `None` where it does not say.
+    choices: Vec<Option<Choice>>,
+}
+
+/// How a sweep chooses the values of an axis.
+#[derive(Clone, Copy)]
+struct Choice {
+    /// Evenly on a logarithmic axis.
+    by_factors: bool,
+    /// Draws from a range rather than a list.
+    draws: bool,
 }
 
 /// A trial that was stopped.
@@ -60,19 +69,22 @@ impl<'a> Drawn<'a> {
         let all_stopped = stopped.len();
         stopped.truncate(MOST_SETTINGS.saturating_sub(ranking.settings.len()));
         let sweep = ranking.settings.first().and_then(|best| comparison.sweep_spec(best.places[0]));
-        let by_factors = ranking.keys.iter().map(|key| {
+        let choices = ranking.keys.iter().map(|key| {
             let (name, _) = sweep.as_ref()?.get(&format!("sweep.grid.{key}"))?.split_once('(')?;
-            match name.trim() {
-                "loguniform" | "logspace" => Some(true),
-                "uniform" | "linspace" => Some(false),
-                _ => None,
-            }
+            let (by_factors, draws) = match name.trim() {
+                "loguniform" => (true, true),
+                "logspace" => (true, false),
+                "uniform" => (false, true),
+                "linspace" => (false, false),
+                _ => return None,
+            };
+            Some(Choice { by_factors, draws })
         });
-        Self { ranking, stopped, all_stopped, by_factors: by_factors.collect() }
+        Self { ranking, stopped, all_stopped, choices: choices.collect() }
     }
 
     pub(super) fn of_settings(ranking: &'a Ranking) -> Self {
-        Self { ranking, stopped: Vec::new(), all_stopped: 0, by_factors: vec![None; ranking.keys.len()] }
+        Self { ranking, stopped: Vec::new(), all_stopped: 0, choices: vec![None; ranking.keys.len()] }
     }
 
     /// What is drawn otherwise, or not at all.
@@ -134,13 +146,16 @@ impl<'a> Drawn<'a> {
     pub(super) fn scale(&self, key: usize) -> Scale<'_> {
         let levels = self.levels(key);
         let numbers: Option<Vec<f64>> = levels.iter().map(|level| level.parse().ok()).collect();
-        let are_many = levels.len() > MOST_LEVELS || self.is_sampled();
+        let choice = self.choices[key];
+        let draws = choice.is_some_and(|choice| choice.draws);
+        let are_many = levels.len() > MOST_LEVELS || draws || self.is_sampled();
         let numbers = numbers.filter(|_| are_many);
         match numbers.as_ref().and_then(|numbers| ends(numbers.iter().copied())) {
             Some((low, high)) => {
                 // A sampler that learns draws more of its values where the best are.
-                let by_factors = self.by_factors[key]
+                let by_factors = choice
                     .filter(|_| low > 0.0)
+                    .map(|choice| choice.by_factors)
                     .unwrap_or_else(|| spread_by_factors(numbers.as_deref().unwrap_or_default()));
                 Scale::Numbers(Axis::new(low, high, 4, !by_factors))
             }

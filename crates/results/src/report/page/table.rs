@@ -64,13 +64,13 @@ fn places(exact: &[Option<f64>]) -> Vec<Option<usize>> {
     exact.iter().map(|value| value.and_then(place)).collect()
 }
 
-/// The first row of some columns, each with its title.
-pub(super) fn facts(html: &mut Html, columns: &[Column]) {
+/// Figures with their titles.
+pub(super) fn facts<'a>(html: &mut Html, facts: impl Iterator<Item = (&'a str, &'a str)>) {
     html.with("dl", &[("class", &"facts")], |html| {
-        for column in columns {
+        for (title, words) in facts {
             html.with("div", &[], |html| {
-                html.words("dt", &[], &column.title);
-                html.words("dd", &[], &column.cells[0]);
+                html.words("dt", &[], title);
+                html.words("dd", &[], words);
             });
         }
     });

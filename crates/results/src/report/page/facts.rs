@@ -1,0 +1,131 @@
+//! The figures of a single run, at the top of its page: what it learned, from which rows, and how good it is; then times.
+
+use std::path::Path;
+
+use super::{Content, html::Html, predicted::Predicted, table};
+use crate::{
+    report::{csv_file, run::Run},
+    units,
+};
+
+/// Maximum classes that are listed.
+const MOST_CLASSES: usize = 10;
+
+/// Metrics of the test rows that are shown beside the one that chose the model.
+const SHOWN: [&str; 6] = ["accuracy", "f1", "auc", "mae", "rmse", "r2"];
+
+/// What a run's model does with the run's data.
+pub struct OfModel {
+    /// The rows that the run knew, and those of its test.
+    pub rows: RunRows,
+    /// The predictions for the validation rows, if there are any.
+    pub predicted: Option<Predicted>,
+}
+
+/// The rows of a run.
+pub struct RunRows {
+    /// How many it was trained on and validated with, and how many it kept for a test.
+    pub counts: [usize; 3],
+    /// Each class with the number of its rows; empty for numbers.
+    pub classes: Vec<(String, u64)>,
+    /// Names and values of metrics of the test rows.
+    pub test: Vec<(String, f64)>,
+}
+
+impl Content<'_> {
+    /// Adds them.
+    pub(super) fn facts(&self, html: &mut Html) {
+        let run = &self.comparison.runs[0];
+        let mut facts: Vec<(String, String)> =
+            target(run).map(|target| ("target".to_owned(), target)).into_iter().collect();
+        if let Some(rows) = self.rows {
+            facts.extend(rows.parts());
+            let shown = rows.shown(run.monitor().trim_start_matches("validation."));
+            facts.extend(shown.into_iter().map(|(name, value)| (format!("test {name}"), value)));
+            facts.extend(rows.classes_in_words().map(|words| ("rows of each class".to_owned(), words)));
+        }
+        if !facts.is_empty() {
+            table::facts(html, facts.iter().map(|(title, words)| (title.as_str(), words.as_str())));
+        }
+        let mut columns = self.runs().1.split_off(1);
+        // Within the CPU's memory nothing is copied.
+        columns
+            .retain(|column| !(["h2d", "d2h"].contains(&column.title.as_str()) && column.cells[0] == "0 B"));
+        // What was learned comes before where and how fast.
+        if let Some(time) = columns.iter().position(|column| column.title == "train time") {
+            columns[..time].sort_by_key(|column| ["devices", "steps"].contains(&column.title.as_str()));
+        }
+        table::facts(html, columns.iter().map(|column| (column.title.as_str(), column.cells[0].as_str())));
+    }
+
+    /// Which rows the confusion matrix of a run's folder counts: as many as the run's best weights were validated with, or as it
+    /// kept for a test.
+    pub(super) fn rows_of_confusion(&mut self, rows: u64) -> String {
+        let known = self.rows.map(|own| [own.counts[1], own.counts[2]]);
+        let parts = known.or_else(|| {
+            self.file_of(0, "rows.csv", |path: &Path| {
+                let file = csv_file::read(path)?;
+                let count = |part: &str| file.rows.iter().filter(|row| row.get(0) == Some(part)).count();
+                Ok(Some([count("validation"), count("test")]))
+            })
+        });
+        let (all, is) =
+            (units::count(rows), |part: usize| parts.is_some_and(|parts| parts[part] as u64 == rows));
+        let epoch = self.comparison.runs[0].figure("best_epoch");
+        let weights =
+            epoch.map(|epoch| format!(", by the best weights, after epoch {epoch}")).unwrap_or_default();
+        match (is(0), is(1)) {
+            (true, false) => format!("{all} validation rows{weights}"),
+            (false, true) => {
+                format!("{all} test rows, as `runner evaluate --confusion` wrote them to confusion.csv")
+            }
+            _ => format!("The {all} rows of confusion.csv"),
+        }
+    }
+}
+
+/// The columns that the run predicts, or the file of its labels.
+fn target(run: &Run) -> Option<String> {
+    let column = ["csv", "parquet"].iter().find_map(|source| run.setting(&format!("data.{source}.target")));
+    let file = || ["idx", "npy"].iter().find_map(|source| run.setting(&format!("data.{source}.labels")));
+    let name = |path: &str| Path::new(path).file_name().map(|name| name.to_string_lossy().into_owned());
+    let names = |column: &str| match column.strip_prefix("[\"").and_then(|rest| rest.strip_suffix("\"]")) {
+        Some(several) => several.replace("\", \"", ", "),
+        None => column.to_owned(),
+    };
+    column.map(names).or_else(|| name(file()?))
+}
+
+impl RunRows {
+    /// The number of rows of each part that has some.
+    fn parts(&self) -> impl Iterator<Item = (String, String)> {
+        let parts = ["training rows", "validation rows", "test rows"].into_iter().zip(self.counts);
+        let parts = parts.filter(|(_, count)| *count > 0);
+        parts.map(|(title, count)| (title.to_owned(), units::count(count as u64)))
+    }
+
+    /// `no 19,400 (97.0 %), yes 600 (3.00 %)`.
+    fn classes_in_words(&self) -> Option<String> {
+        let all: u64 = self.classes.iter().map(|(_, count)| count).sum();
+        let word = |(name, count): &(String, u64)| {
+            format!("{name} {} ({})", units::count(*count), units::percent(*count as f64 / all.max(1) as f64))
+        };
+        let more = self.classes.len().saturating_sub(MOST_CLASSES);
+        let more = (more > 0).then(|| format!("and {more} more"));
+        let words: Vec<String> = self.classes.iter().take(MOST_CLASSES).map(word).chain(more).collect();
+        (!words.is_empty()).then(|| words.join(", "))
+    }
+
+    /// Metrics of the test rows, that by which the model was chosen first.
+    fn shown(&self, monitor: &str) -> Vec<(String, String)> {
+        let names = std::iter::once(monitor).chain(SHOWN.into_iter().filter(|name| *name != monitor));
+        let value = |name: &str| {
+            let (_, value) = self.test.iter().find(|(own, value)| own == name && value.is_finite())?;
+            Some((
+                name.to_owned(),
+                if name == "accuracy" { units::percent(*value) } else { units::number(*value) },
+            ))
+        };
+        names.filter_map(value).collect()
+    }
+}

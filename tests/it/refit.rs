@@ -1,0 +1,240 @@
+//! `runner refit RUN`: the final model of a run or sweep.
+
+use std::fs;
+
+use super::process::{Ended, Folder, Sandbox, tensors};
+
+const PENGUINS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/experiments/data/penguins.csv");
+
+/// A run with all that needs validation rows, and a schedule as long as the run.
+const SPEC: &str = r#"
+name = "birds"
+[data]
+batch_size = 16
+split = { validation = 0.3, test = 0.25, stratify = true }
+[data.csv]
+path = "penguins.csv"
+target = "species"
+categorical = ["island", "sex"]
+missing = "mean"
+[model]
+layers = [{ linear = { out_features = 3 } }]
+loss = "cross_entropy"
+[optimizer.adam]
+lr = 0.01
+[schedule.cosine]
+[trainer]
+max_epochs = 20
+monitor = "validation.f1"
+early_stopping = { patience = 3 }
+[logging]
+metrics = ["accuracy", "f1", "lr"]
+"#;
+
+fn sandbox(spec: &str) -> Sandbox {
+    let place = Sandbox::new(spec);
+    fs::copy(PENGUINS, place.path().join("penguins.csv")).unwrap();
+    place
+}
+
+/// Refits the runs in `runs`; its folder, and what it printed to standard error.
+fn refit(place: &Sandbox, arguments: &[&str]) -> (Folder, Vec<String>) {
+    let to = place.path().join("final");
+    let _ = fs::remove_dir_all(&to); // that of an earlier call
+    let ended = place.runner(&[&["refit"], arguments, &["--runs-dir", "final"]].concat());
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    (Folder::within(&to).unwrap(), ended.stderr.lines().map(str::to_owned).collect())
+}
+
+/// It trains on the rows of both parts and on no other, for as many epochs as were best: its weights are those of a run on a file of
+/// these rows alone.
+#[test]
+fn all_but_the_test_rows_are_trained_on() {
+    let place = sandbox(SPEC);
+    let run = place.run(&["-q"]).ended_by(0);
+    let best = run.summary("best_epoch");
+    assert!((2..17).contains(&best.parse::<u64>().unwrap()), "it stopped early: {best}");
+    let path = run.0.display().to_string();
+    let (last, printed) = refit(&place, &[&path]);
+    // 344 rows, of which 86 are for the test: 17 steps of 16 rows in each of 20 epochs.
+    assert_eq!(
+        printed[..4],
+        [
+            format!("run: {path}"),
+            "rows: all but the test rows".to_owned(),
+            format!("length: {best} epochs, after which the run was best"),
+            format!(
+                "the same as: runner {path}/spec.toml name=birds-refit data.split.validation=0 trainer.max_epochs={best} \
+                 '~trainer.early_stopping' '~trainer.monitor' '~trainer.restore_best' 'logging.metrics=[loss,accuracy,lr]' \
+                 schedule.cosine.t_max=340"
+            ),
+        ]
+    );
+    let command = printed[3].strip_prefix("the same as: runner ").unwrap();
+    assert!(last.text("environment.toml").contains(&format!("command = \"runner {command}\"")));
+    let words: Vec<String> = command.split(' ').map(|word| word.replace('\'', "")).collect();
+    let words: Vec<&str> = words.iter().map(String::as_str).chain(["-q", "--runs-dir", "again"]).collect();
+    assert_eq!(place.runner(&words).code, Some(0));
+    assert!(Folder::within(&place.path().join("again")).unwrap().model() == last.model(), "the same bits");
+
+    let [held, rest] = [&run, &last].map(|run| run.table("rows.csv"));
+    let tests = held.only("split", "test");
+    assert_eq!(rest.rows, tests.rows, "none validates, and the test rows are those of the run");
+    let tests: Vec<usize> = tests.column("row").iter().map(|row| row.parse().unwrap()).collect();
+    assert_eq!(tests.len(), 86);
+    let text = fs::read_to_string(PENGUINS).unwrap();
+    let (header, rows) = text.split_once('\n').unwrap();
+    let kept = rows.lines().enumerate().filter(|(row, _)| !tests.contains(row)).map(|(_, line)| line);
+    let kept: Vec<&str> = std::iter::once(header).chain(kept).collect();
+    fs::write(place.path().join("kept.csv"), kept.join("\n")).unwrap();
+    let epochs = format!("trainer.max_epochs={best}");
+    let alone = place.run(&[
+        "data.csv.path=kept.csv",
+        "~data.split",
+        "data.csv.validation_fraction=0",
+        "~trainer.early_stopping",
+        "~trainer.monitor",
+        "logging.metrics=[loss]",
+        "schedule.cosine.t_max=340",
+        &epochs,
+        "-q",
+    ]);
+    assert!(
+        tensors(&alone.ended_by(0).model()) == tensors(&last.model()),
+        "means and weights of these rows alone"
+    );
+}
+
+/// The setting of a sweep trains for the mean of its runs' best epochs, over folds and seeds.
+#[test]
+fn a_sweep_is_refitted_by_its_best_setting() {
+    let place = sandbox(SPEC);
+    let folds = ["~data.split", "data.folds=3", "data.fold=0..3", "seed=1,2", "optimizer.adam.lr=0.01,1e-5"];
+    let sweep = place.run(&[&folds[..], &["-q"]].concat()).ended_by(0);
+    let path = sweep.0.display().to_string();
+    let table = sweep.table("sweep.csv");
+    let epochs = (0..12).filter(|&row| table.cell(row, "optimizer.adam.lr") == "0.01").map(|row| {
+        let run = Folder(sweep.0.join(table.cell(row, "folder")));
+        run.summary("best_epoch").parse::<f64>().unwrap()
+    });
+    let epochs: Vec<f64> = epochs.collect();
+    assert_eq!(epochs.len(), 6);
+    let mean = (epochs.iter().sum::<f64>() / 6.0).round();
+    let (last, printed) = refit(&place, &[&path]);
+    assert!(printed[0].contains(", the best trial: #") && printed[0].contains(" lr 0.01, "), "{printed:?}");
+    assert_eq!(printed[1], "rows: all");
+    assert_eq!(
+        printed[2],
+        format!("length: {mean} epochs, the mean of those after which its runs were best")
+    );
+    let spec = last.text("spec.toml");
+    assert!(!spec.contains("fold") && spec.contains("validation_fraction = 0.0"), "{spec}");
+    assert!(spec.contains(&format!("max_epochs = {mean}\n")), "{spec}");
+    // The model is that of the last step, and serves all that use models.
+    let model = last.0.display().to_string();
+    for words in [&["predict", &model, "penguins.csv"][..], &["export", &model, "--onnx", "birds.onnx"]] {
+        let ended = place.runner(words);
+        assert_eq!(ended.code, Some(0), "{ended:?}");
+        assert!(ended.stderr.starts_with("weights: model.safetensors, after epoch "), "{ended:?}");
+    }
+}
+
+#[test]
+fn its_test_rows_are_evaluated_unless_all_rows_are_taken() {
+    let place = sandbox(SPEC);
+    let run = place.run(&["-q"]).ended_by(0).0.display().to_string();
+    let (last, _) = refit(&place, &[&run]);
+    let ended = place.runner(&["evaluate", &last.0.display().to_string(), "--json"]);
+    let json: serde_json::Value = serde_json::from_str(&ended.stdout).unwrap();
+    assert_eq!(json["rows"], 86, "{ended:?}");
+    let (last, printed) = refit(&place, &[&run, "--all"]);
+    assert_eq!(printed[1], "rows: all");
+    assert!(printed[4].contains(" epochs of 344 rows, "), "{printed:?}");
+    let ended = place.runner(&["evaluate", &last.0.display().to_string()]);
+    assert_eq!(ended.code, Some(2), "{ended:?}");
+    assert!(ended.stderr.contains("set no rows aside for a test"), "{ended:?}");
+}
+
+/// Overrides take the place of what refit would set: the schedule is then as long as they say.
+#[test]
+fn overrides_come_first() {
+    let place = sandbox(SPEC);
+    let run = place.run(&["-q"]).ended_by(0).0.display().to_string();
+    let (last, printed) = refit(&place, &[&run, "trainer.max_epochs=4", "name=mine", "seed=5", "-q"]);
+    assert_eq!(printed, Vec::<String>::new());
+    let spec = last.text("spec.toml");
+    // 258 rows: 17 steps in each of 4 epochs.
+    for line in ["name = \"mine\"", "seed = 5", "max_epochs = 4", "t_max = 68", "validation = 0.0"] {
+        assert!(spec.contains(&format!("{line}\n")), "{line}: {spec}");
+    }
+    // Some rows validate after all.
+    let (last, printed) =
+        refit(&place, &[&run, "data.split.validation=0.1", "trainer.monitor=validation.loss"]);
+    assert!(printed[1].starts_with("length: "), "{printed:?}");
+    assert_eq!(last.table("rows.csv").only("split", "validation").rows.len(), 34);
+}
+
+/// A run that ends at a step is refitted for as many steps; one without validation for its own length.
+#[test]
+fn steps_stay_steps() {
+    let place = sandbox(SPEC);
+    let run = place.run(&["trainer.max_steps=30", "optimizer.adam.lr=1e-4", "-q"]).ended_by(0);
+    let best = run.summary("best_step");
+    let path = run.0.display().to_string();
+    let (last, printed) = refit(&place, &[&path]);
+    assert_eq!(printed[2], format!("length: {best} steps, after which the run was best"));
+    assert_eq!(last.summary("steps"), best);
+    assert!(last.text("spec.toml").contains("t_max = 30\n"));
+    let again = last.0.display().to_string();
+    let ended = place.runner(&["refit", &again, "--all", "--runs-dir", "more"]);
+    assert!(ended.stderr.contains("\nrows: all\nlength: that of the run\n"), "{ended:?}");
+    assert_eq!(Folder::within(&place.path().join("more")).unwrap().summary("steps"), best);
+}
+
+#[test]
+fn what_cannot_be_refitted_is_refused() {
+    let place = sandbox(SPEC);
+    let refused = |path: &str| {
+        let ended = place.runner(&["refit", path, "--resume", path]);
+        assert!(
+            ended.stderr.starts_with("error: `refit` begins a run, and `--resume` names another\n"),
+            "{ended:?}"
+        );
+        let Ended { code, stderr, .. } = place.runner(&["refit", path]);
+        assert_eq!(code, Some(2), "{stderr}");
+        stderr
+    };
+    let apart = ["~data.split", "data.csv.validation_path=penguins.csv", "-q"];
+    let run = place.run(&apart).ended_by(0).0.display().to_string();
+    assert_eq!(
+        refused(&run),
+        "error: `data.csv.validation_path`: the validation rows are in a file of their own, which cannot be joined to the others\n  \
+         = hint: `'~data.csv.validation_path'` after RUN trains on the others alone; with one file of all rows, name it, too\n"
+    );
+    let (last, _) = refit(&place, &[&run, "~data.csv.validation_path"]);
+    assert!(last.text("spec.toml").contains("validation_fraction = 0.0\n"));
+    let diverging = [
+        "~optimizer.adam",
+        "optimizer.sgd.lr=1e30",
+        "model.loss=mse",
+        "model.layers.0.linear.out_features=1",
+    ];
+    let others = [
+        "data.csv.target=year",
+        "data.csv.ignore=[species]",
+        "~data.split",
+        "~trainer",
+        "logging.metrics=[loss]",
+        "~schedule",
+        "-q",
+    ];
+    let run = place.run(&[&diverging[..], &others].concat()).ended_by(1).0;
+    assert_eq!(
+        refused(&run.display().to_string()),
+        format!(
+            "error: `{}` has not finished: it is `diverged`\n  = hint: a final model trains as long as was best in the whole run: \
+             finish it with `runner run --resume RUN`\n",
+            run.display()
+        )
+    );
+}

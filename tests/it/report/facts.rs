@@ -1,0 +1,79 @@
+//! What the page of one run says first, and of which rows its confusion matrix is.
+
+use std::fs;
+
+use super::{page, run};
+use crate::process::Sandbox;
+
+/// The page of a run begins with what it learned from which rows; metrics of the test rows are those of `evaluate`.
+#[test]
+fn a_run_begins_with_its_target_rows_and_test() {
+    let place = Sandbox::new("");
+    let spec = concat!(env!("CARGO_MANIFEST_DIR"), "/experiments/penguins.toml");
+    let words = [spec, "data.split.test=0.25", "logging.metrics=[accuracy,f1]", "trainer.max_epochs=3", "-q"];
+    let folder = place.runner(&words).stdout.trim().to_owned();
+    let facts = |page: &str| -> Vec<[String; 2]> {
+        let (_, facts) = page.split_once("<dl class=\"facts\">").unwrap();
+        let facts = facts.split_once("</header>").unwrap().0.split("<dt>").skip(1);
+        facts
+            .map(|fact| fact.split_once("</dt><dd>").unwrap())
+            .map(|(title, rest)| [title, rest.split_once("</dd>").unwrap().0].map(str::to_owned))
+            .collect()
+    };
+    let found = facts(&page(&place, &[&folder]));
+    let evaluated = place.runner(&["evaluate", &folder]).stdout;
+    let metric = |name: &str| {
+        let line = evaluated.lines().find(|line| line.split_whitespace().next() == Some(name)).unwrap();
+        line.split_whitespace().nth(1).unwrap().to_owned()
+    };
+    let titles: Vec<&str> = found.iter().map(|[title, _]| title.as_str()).collect();
+    let wanted = [
+        "target",
+        "training rows",
+        "validation rows",
+        "test rows",
+        "test loss",
+        "test accuracy",
+        "test f1",
+        "test auc",
+        "rows of each class",
+        "status",
+        "train loss",
+    ];
+    assert_eq!(titles[..11], wanted);
+    let words: Vec<&str> = found.iter().map(|[_, words]| words.as_str()).collect();
+    assert_eq!(words[..5], ["species", "189", "69", "86", &metric("loss")]);
+    let accuracy: f64 = metric("accuracy").parse().unwrap();
+    let shown: f64 = words[5].strip_suffix(" %").unwrap().parse().unwrap();
+    assert!((shown - 100.0 * accuracy).abs() < 0.1, "{shown}");
+    assert_eq!(
+        words[6..9],
+        [&metric("f1"), &metric("auc"), "Adelie 152 (44.2 %), Chinstrap 68 (19.8 %), Gentoo 124 (36.0 %)"]
+    );
+    let place_of = |title: &str| titles.iter().position(|own| *own == title).unwrap();
+    assert!(
+        place_of("best validation loss") < place_of("devices") && place_of("steps") < place_of("train time")
+    );
+    assert!(!titles.contains(&"h2d"), "nothing is copied within the CPU's memory");
+}
+
+/// The rows of a matrix are those of the part that has as many.
+#[test]
+fn a_confusion_matrix_says_of_which_rows() {
+    let place = Sandbox::new("");
+    run(place.path(), "a", "", "1,1,train,8,3,0.1\n");
+    fs::write(place.path().join("runs/a/confusion.csv"), "actual,a,b\na,9,1\nb,0,2\n").unwrap();
+    let of = |parts: &str| {
+        fs::write(place.path().join("runs/a/rows.csv"), format!("split,row\n{parts}")).unwrap();
+        let page = page(&place, &["runs/a"]);
+        let (_, matrix) = page.split_once("<h2>Confusion matrix</h2>").unwrap();
+        matrix.split_once("<p class=\"note\">").unwrap().1.split_once("</p>").unwrap().0.to_owned()
+    };
+    let [validation, test] = ["validation,1\n", "test,2\n"].map(|row| row.repeat(12));
+    assert_eq!(of(&validation), "12 validation rows.");
+    let words = "as <code>runner evaluate --confusion</code> wrote them to confusion.csv.";
+    assert_eq!(of(&format!("validation,1\n{test}")), format!("12 test rows, {words}"));
+    for parts in ["validation,1\n", &(validation + &test)] {
+        assert_eq!(of(parts), "The 12 rows of confusion.csv.");
+    }
+}
