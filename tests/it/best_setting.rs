@@ -99,6 +99,60 @@ fn the_folds_of_a_seed_count_as_one() {
     assert_eq!(last["best"], wanted, "{resumed:?}");
 }
 
+/// Setting lr 0.2 is worse on each fold, and diverges on the harder one of each seed.
+#[test]
+fn a_seed_without_some_of_its_folds_is_no_match_for_a_whole_one() {
+    let place = Sandbox::new(
+        "data = { csv = { path = 'a.csv', target = 'y' }, folds = 2 }
+         model.layers = [{ linear = { out_features = 1 } }]
+         trainer.max_epochs = 2
+         sweep.grid = { 'optimizer.sgd.lr' = [0.1, 0.2], seed = '0..2', 'data.fold' = '0..2' }",
+    );
+    let rows: String = (0..20).map(|x| format!("{x},{}\n", x % 7)).collect();
+    fs::write(place.path().join("a.csv"), format!("x,y\n{rows}")).unwrap();
+    let sweep = sweep(&place, &["0.25", "1.0", "0.25", "1.0", "0.375", "1.125", "0.375", "1.125"]);
+    for number in [5, 7] {
+        let summary = Path::new(&trial(&sweep, number)).join("summary.csv");
+        fs::write(&summary, fs::read_to_string(&summary).unwrap().replace(",finished,", ",diverged,"))
+            .unwrap();
+    }
+    let folder = sweep.0.display().to_string();
+    let compared = place.runner(&["compare", &folder]).stdout;
+    assert!(compared.starts_with("best: #0 lr 0.1, validation loss 0.6250, n 2;"), "{compared}");
+    let lower =
+        "#4 is lower by 2 seeds of its own (difference -0.2500), but 2 runs of it diverged or stopped early";
+    let behind = "\n  without some of their folds, ranked last: #4\n";
+    assert!(compared.contains(lower) && compared.contains(behind), "{compared}");
+    let resumed = place.runner(&["run", "--resume", &folder, "--json"]);
+    let last: Value = serde_json::from_str(resumed.stdout.lines().last().unwrap()).unwrap();
+    assert_eq!((&last["best"]["trial"], &last["best"]["value"]), (&json!(0), &json!(0.625)), "{resumed:?}");
+}
+
+/// A swept table is a setting as it is written, also where its values differ in a seed.
+#[test]
+fn tables_that_differ_in_a_seed_are_settings_of_their_own() {
+    let place = Sandbox::new(
+        "data.csv = { path = 'a.csv', target = 'y' }
+         model.layers = [{ linear = { out_features = 1 } }]
+         optimizer.sgd.lr = 0.1
+         trainer.max_epochs = 2
+         [sweep.grid]
+         'data.split' = [{ validation = 0.3, seed = 1 }, { validation = 0.3, seed = 2 }]
+         seed = '0..2'",
+    );
+    let rows: String = (0..20).map(|x| format!("{x},{}\n", x % 7)).collect();
+    fs::write(place.path().join("a.csv"), format!("x,y\n{rows}")).unwrap();
+    let sweep = sweep(&place, &["0.5", "0.75", "0.125", "0.25"]);
+    let folder = sweep.0.display().to_string();
+    let compared = place.runner(&["compare", &folder]).stdout;
+    let others = |line: &&str| line.starts_with(" 0  seed 1  2 ");
+    assert!(compared.starts_with("best: #2 split seed 2, validation loss 0.2 "), "{compared}");
+    assert!(compared.lines().any(|line| others(&line)), "{compared}");
+    let resumed = place.runner(&["run", "--resume", &folder, "--json"]);
+    let last: Value = serde_json::from_str(resumed.stdout.lines().last().unwrap()).unwrap();
+    assert_eq!((&last["best"]["trial"], &last["best"]["value"]), (&json!(2), &json!(0.1875)), "{resumed:?}");
+}
+
 /// `predict`, `evaluate` and `export` take the best trial of a sweep, and say so.
 #[test]
 fn the_model_of_a_sweep_is_that_of_its_best_trial() {

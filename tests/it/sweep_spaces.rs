@@ -176,6 +176,11 @@ fn each_point_of_a_sampler_runs_with_every_seed() {
     error: a sampler draws the values of other keys than `seed`, and no other key varies
     = hint: leave `sampler` and `trials` out, which runs all seeds, or give other keys values
     ");
+    // Where an axis was not read, none is missed.
+    insta::assert_snapshot!(refused(&["sweep.grid={ seed = \"0..3\", \"data.batch_size\" = \"log(8, 64)\" }"]), @r"
+    error: the axis `data.batch_size`: `log(8, 64)` is no range
+    = hint: write an array, `0..5`, `range(a, b, step)`, `linspace(a, b, n)`, `logspace(a, b, n)`, `choice(x, y, ...)`, `uniform(a, b)`, `loguniform(a, b)` or `int(a, b)`
+    ");
     insta::assert_snapshot!(refused(&["sweep.when={ \"data.batch_size\" = { seed = 1 } }"]), @r"
     error: `sweep.when`: every point of a sampler runs with every `seed`
     = hint: leave `seed` out of the conditions

@@ -261,7 +261,6 @@ impl Comparison {
             let letters = shown.iter().map(|setting| self.letters(&setting.places));
             columns.push(Column::of_words("input", letters));
         }
-
         for (key, title) in short(&ranking.keys).into_iter().enumerate() {
             columns.push(numbers(title, &|setting| setting.values[key].clone()));
         }
@@ -303,16 +302,18 @@ impl Comparison {
             }
         };
         let all = || ranking.settings.iter();
-        let lacks_folds = |setting: &&Candidate| setting.lacks_folds(&self.runs);
-        say("without some of their folds", &mut all().filter(lacks_folds));
+        let lacks_folds = |own: &&Candidate| ranking.lacks_folds(own, &self.runs);
+        let is_last = |own: &&Candidate| ranking.comes_last(own);
+        say("without some of their folds", &mut all().filter(|own| lacks_folds(own) && !is_last(own)));
+        let last = &mut all().filter(|own| lacks_folds(own) && is_last(own));
+        say("without some of their folds, ranked last", last);
         let each = ranking.each;
         let lacks = |setting: &&Candidate| ranking.lacks_seeds(setting);
-        let is_last = |setting: &&Candidate| lacks(setting) && ranking.comes_last(setting);
         say(
             &format!("fewer {each}s, compared by those that both have"),
             &mut all().filter(|own| lacks(own) && !is_last(own)),
         );
-        say(&format!("fewer {each}s, ranked last"), &mut all().filter(is_last));
+        say(&format!("fewer {each}s, ranked last"), &mut all().filter(|own| lacks(own) && is_last(own)));
         let each =
             if ranking.metric.is_learned { format!("{}s", ranking.each) } else { "repeats".to_owned() };
         let incomplete =

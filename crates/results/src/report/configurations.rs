@@ -205,15 +205,14 @@ fn machine(run: &Run) -> Identity<'_> {
 }
 
 /// The identity of a run's spec and data: by the keys of the specs in which runs `differ`. A trial's axes are part of its spec,
-/// as for a single run. Keys about recording only count if they are swept.
+/// as for a single run. Keys about recording only count if they are swept, seeds only as part of a swept table.
 fn identity<'a>(run: &'a Run, swept: &[&str], differ: &[&'a str]) -> (bool, bool, Identity<'a>) {
-    let is_swept = |key: &str| {
-        let is_of =
-            |axis: &&str| key.strip_prefix(axis).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'));
-        swept.iter().any(is_of)
+    let is_within =
+        |key: &str| swept.iter().any(|axis| key.strip_prefix(axis).is_some_and(|rest| rest.starts_with('.')));
+    let is_swept = |key: &str| swept.contains(&key) || is_within(key);
+    let is_free = |key: &str| {
+        (is_of_record(key) && !is_swept(key)) || (!varies_setting(key) && !is_within(key)) || is_inferred(key)
     };
-    let is_free =
-        |key: &str| (is_of_record(key) && !is_swept(key)) || !varies_setting(key) || is_inferred(key);
     let spec = run.spec.iter().flat_map(|spec| differ.iter().filter_map(|key| Some((*key, spec.get(key)?))));
     let axes =
         run.axes.iter().filter(|_| run.spec.is_none()).map(|(key, value)| (key.as_str(), value.as_str()));

@@ -183,7 +183,7 @@ mod tests {
 
     fn samples(text: &str, keys: bool) -> Vec<Sample> {
         let values = text.split(' ').enumerate();
-        values.map(|(i, value)| (keys.then(|| i.to_string()), value.parse().unwrap())).collect()
+        values.map(|(i, value)| (keys.then(|| (i.to_string(), Vec::new())), value.parse().unwrap())).collect()
     }
 
     /// The values are those of `scipy.stats.ttest_rel` and `ttest_ind(equal_var=False)` with their confidence

@@ -1,7 +1,5 @@
 //! Ranks settings by a metric: seeds and repeats are combined, and each setting is compared with the best.
 
-use std::collections::BTreeMap;
-
 use super::{
     ReportError,
     comparison::Comparison,
@@ -11,13 +9,13 @@ use super::{
     grouping::{distinct, grouped},
     key::{Key, short},
     metric::Metric,
-    run::{FOLD, Run, SAME_AS, mean, varies_setting},
+    run::{Run, SAME_AS, mean, varies_setting},
     student::holm,
     tasks::redrawn_share,
 };
 use crate::{
     host::escape_line,
-    run::{Ranked, order},
+    run::{Ranked, order, samples as of_seeds},
 };
 
 /// Maximum values in a setting's name; its number identifies it anyway.
@@ -182,6 +180,20 @@ impl Ranking {
         self.metric.is_learned && best.is_some_and(|best| setting.ranked().comes_last(&best.ranked()))
     }
 
+    /// Whether a setting validates on several folds of its data, or others do, but not on all of them, or not with each seed.
+    pub(super) fn lacks_folds(&self, setting: &Candidate, runs: &[Run]) -> bool {
+        let all = setting.places.iter().find_map(|&place| runs[place].axis("data.folds")?.parse().ok());
+        let taken = |setting: &Candidate| -> Vec<usize> {
+            match self.each {
+                "fold" => vec![setting.samples.len()],
+                _ => setting.samples.iter().filter_map(|(of, _)| Some(of.as_ref()?.1.len())).collect(),
+            }
+        };
+        let are_several = |setting: &Candidate| taken(setting).iter().any(|taken| *taken > 1);
+        let lacks = |all: usize| taken(setting).iter().any(|taken| *taken < all);
+        all.is_some_and(lacks) && self.settings.iter().any(are_several)
+    }
+
     /// Settings that are better than the best on the seeds that both have, or by their means if they share none: they lost seeds,
     /// have none in common with it, or other seeds decided.
     pub(super) fn ahead(&self) -> impl Iterator<Item = &Candidate> {
@@ -260,14 +272,6 @@ impl Candidate {
     pub(super) fn minus(&self, other: &Self, factor: f64) -> MeanDifference {
         MeanDifference::new(&self.samples, &other.samples, factor, self.shared.max(other.shared))
     }
-
-    /// Whether its runs validate on several folds of their data, but not on all of them.
-    pub(super) fn lacks_folds(&self, runs: &[Run]) -> bool {
-        let own = || self.places.iter().map(|&place| &runs[place]);
-        let folds = own().find_map(|run| run.axis("data.folds")?.parse::<usize>().ok());
-        let taken = distinct(own().filter_map(|run| run.axis(FOLD))).len();
-        folds.is_some_and(|folds| taken > 1 && taken < folds)
-    }
 }
 
 /// What a sample of these runs is, and how much of their rows samples share, as [`Candidate::shared`] has it.
@@ -286,27 +290,19 @@ fn samples_of(runs: &[Run], places: &[usize], metric: &Metric) -> (&'static str,
     (each, shared)
 }
 
-/// Values with their pairing keys. Learned metrics are paired by seed; values with equal seeds are averaged,
-/// and so are the folds of one seed, which share most of their rows. If there is only one seed, they are
-/// paired by fold. Measured metrics are paired by the turn of a sweep.
+/// Values with what they are of. Learned metrics are paired by seed; values with equal seeds are averaged, and so are the folds of
+/// one seed, which share most of their rows. If there is only one seed, they are paired by fold. Measured metrics are paired by
+/// the turn of a sweep.
 fn samples(values: &[(usize, f64)], runs: &[Run], (metric, each): (&Metric, &str)) -> Vec<Sample> {
-    let key = |run: &Run| {
-        let [seed, fold] = run.seeds().unwrap_or_default();
-        match (metric.is_learned, each) {
-            (true, "fold") => Some(fold),
-            (true, _) => Some(seed),
-            (false, _) => {
-                Some([run.sweep.as_deref()?, run.repeat().unwrap_or_default(), &seed, &fold].join("\n"))
-            }
-        }
-    };
-    let keyed = values.iter().map(|(place, value)| (key(&runs[*place]), *value));
-    if !metric.is_learned {
-        return keyed.collect();
+    let seeds = |place: usize| runs[place].seeds().unwrap_or_default();
+    if metric.is_learned {
+        return of_seeds(values.iter().map(|(place, value)| (seeds(*place), *value)), each == "fold");
     }
-    let mut seeds: BTreeMap<Option<String>, Vec<f64>> = BTreeMap::new();
-    keyed.for_each(|(seed, value)| seeds.entry(seed).or_default().push(value));
-    seeds.into_iter().map(|(seed, values)| (seed, mean(&values))).collect()
+    let turn = |place: usize| {
+        let (run, [seed, fold]) = (&runs[place], seeds(place));
+        Some(([run.sweep.as_deref()?, run.repeat().unwrap_or_default(), &seed, &fold].join("\n"), Vec::new()))
+    };
+    values.iter().map(|(place, value)| (turn(*place), *value)).collect()
 }
 
 /// For each seed, or each turn of a sweep, the mean over the combinations of the folded axes; also the number

@@ -17,7 +17,11 @@ fn setting(values: Vec<f64>) -> Candidate {
         incomplete: 0,
         value: values.iter().sum(),
         interval: None,
-        samples: values.into_iter().enumerate().map(|(i, v)| (Some(i.to_string()), v)).collect(),
+        samples: values
+            .into_iter()
+            .enumerate()
+            .map(|(i, v)| (Some((i.to_string(), Vec::new())), v))
+            .collect(),
         difference: None,
         p: None,
     }

@@ -68,9 +68,8 @@ pub fn hardly_predicted(names: &[String], confusion: &Confusion, weighted: bool)
     let rows = count(sum(&|_| true));
     let shown = found.iter().take(CLASSES_SHOWN).cloned().collect::<Vec<_>>().join("; ");
     let way = if weighted { "" } else { "; `model.class_weights=balanced` lets their rows count for more" };
-    (!found.is_empty()).then(|| {
-        format!("of {rows} rows to validate on, the model predicts hardly any as {shown}{more}{way}")
-    })
+    (!found.is_empty())
+        .then(|| format!("of {rows} rows to validate on, the model predicts {shown}{more}{way}"))
 }
 
 /// Targets with a root mean square above this produce gradients too large for usual learning rates.

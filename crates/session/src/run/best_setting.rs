@@ -16,8 +16,11 @@ pub const REPEAT: &str = "repeat";
 /// The one of [`SEEDS`] that is the fold on which a run validates. The others together are its seed.
 pub const FOLD: &str = "data.fold";
 
-/// What a value of a setting is of, such as its seed, and the value. Only values of the same seed can be paired.
-pub type Sample = (Option<String>, f64);
+/// What a value is of: its seed, and the folds of this seed over which it is the mean.
+pub type SeedAndFolds = (String, Vec<String>);
+
+/// What a value of a setting is of, and the value. Only values of the same seed and folds can be paired.
+pub type Sample = (Option<SeedAndFolds>, f64);
 
 /// A setting that is to be ranked.
 pub struct Ranked<'a> {
@@ -29,11 +32,30 @@ pub struct Ranked<'a> {
 
 impl Ranked<'_> {
     /// Whether it is ranked behind all that can be compared with the leader: its seeds are fewer, and either have nothing to do with
-    /// the leader's, or are those that were left when others were lost. Those that it lacks may be the hard ones.
+    /// the leader's, or are those that were left when others were lost. Those that it lacks may be the hard ones. A seed counts
+    /// once for each of its folds.
     pub fn comes_last(&self, leader: &Self) -> bool {
-        let has_fewer = self.samples.len() < leader.samples.len();
+        let has_fewer = folds(self.samples) < folds(leader.samples);
         has_fewer && (self.has_lost || pairs(self.samples, leader.samples).is_none())
     }
+}
+
+/// The folds of all seeds; one of a seed without folds.
+fn folds(samples: &[Sample]) -> usize {
+    samples.iter().map(|(of, _)| of.as_ref().map_or(1, |(_, folds)| folds.len().max(1))).sum()
+}
+
+/// A value per seed, or per fold: the mean over its trials.
+pub fn samples(values: impl IntoIterator<Item = ([String; 2], f64)>, by_fold: bool) -> Vec<Sample> {
+    let mut of_seeds: BTreeMap<String, (BTreeSet<String>, Vec<f64>)> = BTreeMap::new();
+    for ([seed, fold], value) in values {
+        let (name, fold) = if by_fold { (fold, None) } else { (seed, Some(fold)) };
+        let own = of_seeds.entry(name).or_default();
+        own.0.extend(fold);
+        own.1.push(value);
+    }
+    let of_seeds = of_seeds.into_iter();
+    of_seeds.map(|(seed, (folds, of))| (Some((seed, folds.into_iter().collect())), mean(&of))).collect()
 }
 
 /// The values of the seeds that both have. None where settings are compared by the means of all their values: they share no seed,
@@ -42,9 +64,9 @@ pub fn pairs(own: &[Sample], other: &[Sample]) -> Option<Vec<(f64, f64)>> {
     let paired: Vec<(f64, f64)> = if have_same_seeds(own, other) {
         own.iter().zip(other).map(|(own, other)| (own.1, other.1)).collect()
     } else {
-        let values: HashMap<&str, f64> =
-            other.iter().filter_map(|(seed, value)| Some((seed.as_deref()?, *value))).collect();
-        own.iter().filter_map(|(seed, value)| Some((*value, *values.get(seed.as_deref()?)?))).collect()
+        let values: HashMap<&SeedAndFolds, f64> =
+            other.iter().filter_map(|(of, value)| Some((of.as_ref()?, *value))).collect();
+        own.iter().filter_map(|(of, value)| Some((*value, *values.get(of.as_ref()?)?))).collect()
     };
     (paired.len() > 1 || (paired.len() == 1 && own.len().min(other.len()) == 1)).then_some(paired)
 }
@@ -61,16 +83,16 @@ fn have_same_seeds(own: &[Sample], other: &[Sample]) -> bool {
 pub fn order(settings: &[Ranked<'_>], seeds_matter: bool, cost: &dyn Fn(f64) -> f64) -> Vec<usize> {
     let mean_cost = |own: &Ranked<'_>| Cost::new(cost(mean(own.samples.iter().map(|(_, value)| value))));
     let costs: Vec<Cost> = settings.iter().map(mean_cost).collect();
-    let mut firsts: HashMap<(bool, Vec<Option<&str>>), usize> = HashMap::new();
+    let mut firsts: HashMap<(bool, Vec<Option<&SeedAndFolds>>), usize> = HashMap::new();
     for (place, own) in settings.iter().enumerate() {
-        let seeds = own.samples.iter().map(|(seed, _)| seed.as_deref()).collect();
+        let seeds = own.samples.iter().map(|(of, _)| of.as_ref()).collect();
         let first = firsts.entry((own.has_lost, seeds)).or_insert(place);
         if costs[place] < costs[*first] {
             *first = place;
         }
     }
     let mut firsts: Vec<usize> = firsts.into_values().collect();
-    firsts.sort_by_key(|&place| (Reverse(settings[place].samples.len()), costs[place], place));
+    firsts.sort_by_key(|&place| (Reverse(folds(settings[place].samples)), costs[place], place));
     let behind = |own: usize, leader: usize| behind(&settings[own], &settings[leader], seeds_matter, cost);
     let takes_lead = |own: usize, leader: usize| behind(own, leader) < (false, Cost::new(0.0));
     let lead = |leader, own| if takes_lead(own, leader) { own } else { leader };
@@ -109,8 +131,8 @@ pub(super) struct BestSetting {
     pub count: usize,
 }
 
-/// What random numbers and rows a trial has: its seeds as text, and its fold.
-pub type SeedsAndFold = (String, Option<u32>);
+/// What random numbers and rows a trial has: its seeds and its fold, as text.
+pub type SeedsAndFold = [String; 2];
 
 /// The trials that finished, by setting: those that differ only in their seeds and folds.
 #[derive(Debug, Default)]
@@ -118,7 +140,7 @@ pub(super) struct Settings {
     settings: HashMap<Arc<str>, TrialsOfSetting>,
     /// The seeds and the folds of trials, also of those that did not finish.
     seeds: BTreeSet<String>,
-    folds: BTreeSet<Option<u32>>,
+    folds: BTreeSet<String>,
     monitor: Option<Monitor>,
     /// Whether trials are judged by different metrics.
     is_mixed: bool,
@@ -133,7 +155,7 @@ struct TrialsOfSetting {
 
 impl Settings {
     /// Takes note of the seeds and the fold of a trial.
-    pub fn know(&mut self, (seeds, fold): SeedsAndFold) {
+    pub fn know(&mut self, [seeds, fold]: SeedsAndFold) {
         self.seeds.insert(seeds);
         self.folds.insert(fold);
     }
@@ -169,7 +191,8 @@ impl Settings {
         let known = self.settings.iter().filter_map(|(name, own)| Some((first(own)?, name, own)));
         let mut known: Vec<_> = known.collect();
         known.sort_by_key(|(first, ..)| *first);
-        let samples: Vec<Vec<Sample>> = known.iter().map(|(.., own)| own.samples(by_fold)).collect();
+        let samples: Vec<Vec<Sample>> =
+            known.iter().map(|(.., own)| samples(own.trials.values().cloned(), by_fold)).collect();
         let ranked = known.iter().zip(&samples);
         let ranked = ranked.map(|((.., own), samples)| Ranked { samples, has_lost: own.has_lost });
         let cost = |value: f64| monitor.cost(value);
@@ -183,18 +206,6 @@ impl Settings {
             value: mean(samples[best].iter().map(|(_, value)| value)),
             count: samples[best].len(),
         })
-    }
-}
-
-impl TrialsOfSetting {
-    /// A value per seed, or per fold: the mean over its trials.
-    fn samples(&self, by_fold: bool) -> Vec<Sample> {
-        let mut samples: BTreeMap<String, Vec<f64>> = BTreeMap::new();
-        for ((seeds, fold), value) in self.trials.values() {
-            let name = if by_fold { format!("{fold:?}") } else { seeds.clone() };
-            samples.entry(name).or_default().push(*value);
-        }
-        samples.into_iter().map(|(name, values)| (Some(name), mean(&values))).collect()
     }
 }
 
@@ -227,11 +238,15 @@ mod tests {
     ) -> Option<(String, usize, f64, usize)> {
         let mut settings = Settings::default();
         for (trial, (setting, seed, fold, value)) in trials.into_iter().enumerate() {
-            let own = (trial, (seed.to_string(), fold));
+            let own = (trial, seeds(seed, fold));
             (0..2)
                 .for_each(|_| settings.take(setting, own.clone(), Status::Finished, Some((monitor, value))));
         }
         settings.best().map(|best| (best.setting.to_string(), best.trial, best.value, best.count))
+    }
+
+    fn seeds(seed: u64, fold: Option<u32>) -> SeedsAndFold {
+        [seed.to_string(), format!("{fold:?}")]
     }
 
     fn is(setting: &str, trial: usize, value: f64, count: usize) -> Option<(String, usize, f64, usize)> {
@@ -257,14 +272,15 @@ mod tests {
         assert_eq!(of_seeds(&[0.5, f64::NAN, 0.125, 0.625], LOSS), is("lr 0.2", 2, 0.375, 2));
         let mut mixed = Settings::default();
         let has_best = [LOSS, r2].map(|monitor| {
-            mixed.take("", (0, (String::new(), None)), Status::Finished, Some((monitor, 0.5)));
+            mixed.take("", (0, seeds(0, None)), Status::Finished, Some((monitor, 0.5)));
             mixed.best().is_some()
         });
         assert_eq!(has_best, [true, false]);
     }
 
     fn samples(values: &[(u32, f64)]) -> Vec<Sample> {
-        values.iter().map(|(seed, value)| (Some(seed.to_string()), *value)).collect()
+        let values = values.iter().map(|(seed, value)| (seeds((*seed).into(), None), *value));
+        super::samples(values, false)
     }
 
     /// Orders settings of these seeds and values; those at `lost` lost seeds.
@@ -316,15 +332,46 @@ mod tests {
         assert_eq!(of(&[0.5, 0.5, 0.75, 0.75]), is("a", 0, 0.625, 2));
     }
 
+    /// Setting `b` is worse on each fold, and loses the hardest one of each seed: its means are of the others.
+    #[test]
+    fn a_seed_without_some_of_its_folds_is_no_match_for_a_whole_one() {
+        let best = |lost: Status| {
+            let mut settings = Settings::default();
+            for (trial, (seed, fold)) in [(0, 0), (0, 1), (1, 0), (1, 1)].into_iter().enumerate() {
+                let (value, is_hardest) = ([0.25, 1.0][fold], fold == 1);
+                let mut take = |trial, name, status, value| {
+                    settings.take(name, (trial, seeds(seed, Some(fold as u32))), status, Some((LOSS, value)));
+                };
+                take(2 * trial, "a", Status::Finished, value);
+                take(2 * trial + 1, "b", if is_hardest { lost } else { Status::Finished }, value + 0.125);
+            }
+            settings.best().map(|best| (best.setting.to_string(), best.value))
+        };
+        for lost in [Status::Diverged, Status::Stopped, Status::Interrupted] {
+            assert_eq!(best(lost), Some(("a".to_owned(), 0.625)), "{lost:?}");
+        }
+        // Two folds of one seed tell more than one of each of two.
+        let of = |values: &[(u64, &str)]| {
+            super::samples(
+                values.iter().map(|(seed, fold)| ([seed.to_string(), (*fold).to_owned()], 0.5)),
+                false,
+            )
+        };
+        let [one, two] = [of(&[(0, "0"), (0, "1"), (0, "2")]), of(&[(0, "0"), (1, "0")])];
+        let ranked = |samples| Ranked { samples, has_lost: false };
+        assert!(ranked(&two).comes_last(&ranked(&one)) && !ranked(&one).comes_last(&ranked(&two)));
+        assert_eq!(pairs(&one, &two), None);
+    }
+
     #[test]
     fn a_setting_that_diverged_comes_behind() {
         let mut settings = Settings::default();
         for (trial, setting, seed, value) in [(0, "a", 0, 0.5), (1, "b", 0, 0.25), (2, "a", 1, 0.5)] {
-            settings.take(setting, (trial, (seed.to_string(), None)), Status::Finished, Some((LOSS, value)));
+            settings.take(setting, (trial, seeds(seed, None)), Status::Finished, Some((LOSS, value)));
         }
         let best = |settings: &Settings| settings.best().map(|best| best.setting.to_string());
         assert_eq!(best(&settings).as_deref(), Some("b"));
-        settings.take("b", (3, ("1".to_owned(), None)), Status::Diverged, None);
+        settings.take("b", (3, seeds(1, None)), Status::Diverged, None);
         assert_eq!(best(&settings).as_deref(), Some("a"));
     }
 }

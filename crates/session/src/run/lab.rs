@@ -31,7 +31,7 @@ impl Planned for LabTrial {
     }
 
     fn seeds_and_fold(spec: &LabSpec) -> SeedsAndFold {
-        (spec.seed.to_string(), None)
+        [spec.seed.to_string(), String::new()]
     }
 
     fn hash8(&self) -> String {

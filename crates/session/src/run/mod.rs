@@ -46,7 +46,7 @@ mod waiting;
 mod warnings;
 
 pub use best_setting::{
-    FOLD, REPEAT, Ranked, SEEDS, Sample, SeedsAndFold, mean, order, pairs, varies_setting,
+    FOLD, REPEAT, Ranked, SEEDS, Sample, SeedsAndFold, mean, order, pairs, samples, varies_setting,
 };
 pub use changes::refused_changes;
 pub use datasets::Datasets;

@@ -89,7 +89,7 @@ impl Planned for Trial {
     fn seeds_and_fold(spec: &Spec) -> SeedsAndFold {
         let (init, shuffle) = (spec.model.init_seed, spec.data.shuffle_seed);
         let split = spec.data.split.as_ref().and_then(|split| split.seed);
-        (format!("{} {init:?} {shuffle:?} {split:?}", spec.seed), spec.data.fold)
+        [format!("{} {init:?} {shuffle:?} {split:?}", spec.seed), format!("{:?}", spec.data.fold)]
     }
 
     fn hash8(&self) -> String {

@@ -36,7 +36,10 @@ impl Sweep {
         let (seeds, grid): (Vec<Axis>, Vec<Axis>) = grid.into_iter().partition(is_seed);
         let misuse = seeds.iter().find_map(|axis| Some((axis.key.place(), misused(axis, &grid, when)?)));
         if let Some((place, [message, hint])) = misuse {
-            problems.push(Problem::new(place, message).hint(hint));
+            // No other key varies, either, where one of those that would was not read.
+            if problems.is_empty() || !grid.is_empty() {
+                problems.push(Problem::new(place, message).hint(hint));
+            }
             // What else is wrong with the spec is found with one value of each.
             let one = (Sampler::Random, 1, seed);
             return Block::drawn(seeds, &Conditions::NONE, one, problems).into_iter().collect();

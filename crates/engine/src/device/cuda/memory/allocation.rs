@@ -105,7 +105,7 @@ impl Pinned {
 unsafe impl NoUninit for Record {}
 // SAFETY: fields of 8 bytes, then two of 4: no padding.
 unsafe impl NoUninit for RunRecord {}
-// SAFETY: four fields of 4 bytes: no padding.
+// SAFETY: five fields of 4 bytes: no padding.
 unsafe impl NoUninit for Hyper {}
 
 const _: () = {
