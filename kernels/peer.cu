@@ -15,7 +15,7 @@ const int MOST_PEERS = 8;
 const u64 GIVEN_UP = ~0ull;    // stored in place of a block's count of calls
 const u32 STOPPED = 0xff;      // stored in place of the missing rank
 
-// One GPU's table of all GPUs. Its Rust counterpart is in crates/engine/src/device/cuda/all_reduce/peer.rs.
+// One GPU's table of all GPUs. Its Rust counterpart is in crates/cuda/src/all_reduce/peer.rs.
 struct Peers {
     float* laid[MOST_PEERS];       // on each GPU: two buffers of `room` elements
     u64* arrived[MOST_PEERS];      // on each GPU: [blocks][MOST_PEERS], the calls whose elements a rank's block has written

@@ -11,10 +11,10 @@
 //!
 //! A layer uses only the layers above it in this list; `tests/it/architecture.rs` checks that.
 //!
-//! There are seven crates, each compiled with the optimization level that its speed needs: [`vector`]
+//! There are eight crates, each compiled with the optimization level that its speed needs: [`vector`]
 //! (arithmetic on one core), `runner_base` (the first three layers), `runner_spec`, `runner_engine` (from
-//! [`collective`] to [`train`]), `runner_session` (from `lab` to `run`), `runner_results` (`report` and
-//! `predict`), and this one.
+//! [`collective`] to [`train`]), `runner_cuda`, `runner_session` (from `lab` to `run`), `runner_results`
+//! (`report` and `predict`), and this one.
 //!
 //! | layer | owns |
 //! | --- | --- |
@@ -30,6 +30,7 @@
 //! | [`data`] | sources of rows (synthetic, csv, parquet, idx, npy), their order and splits |
 //! | `event` | everything that a run reports to the outside |
 //! | [`train`] | the training loop: blocks of steps, validation, stopping; it formats nothing |
+//! | [`cuda`] | NVIDIA GPUs as devices: their libraries, memory, launches, engines |
 //! | `lab` | experiments on the machine itself: products, copies, a tour of tensors |
 //! | [`record`] | writes events to the run folder: one sink per file |
 //! | `run` | a session: trials prepared, executed, recorded; one run or a sweep, for every kind |
@@ -45,6 +46,7 @@ pub mod cli;
 mod slurm;
 
 pub use runner_base::{host, random, units};
+pub use runner_cuda as cuda;
 pub use runner_engine::{collective, data, device, event, op, plan, program, train};
 use runner_results::predict;
 pub use runner_results::report;

@@ -4,7 +4,7 @@ use std::{fmt::Write, path::Path};
 
 use super::rates::{self, AllReduceKey, Cached, GpuKey};
 use crate::{
-    device::cuda,
+    cuda,
     host::nvml::Monitor,
     plan::{self, AllReduceRates, GpuRates},
     units,

@@ -29,7 +29,7 @@ struct Cuda {
 }
 
 fn cuda() -> Cuda {
-    use crate::device::cuda;
+    use crate::cuda;
 
     let gpus = cuda::gpus();
     let libraries = gpus.as_ref().ok().and_then(|gpus| gpus.first()).map(cuda::libraries).unwrap_or_default();

@@ -63,7 +63,7 @@ fn wants_gpu(experiment: &Experiment) -> bool {
 /// reserving it; without NVML this is found out when the run begins.
 fn real_gpus(over_hosts: bool) -> (Vec<Gpu>, String, Option<AllReduceRates>) {
     use super::{gpu_measure, rates::AllReduceKey};
-    use crate::{device::cuda, host::nvml::Monitor};
+    use crate::{cuda, host::nvml::Monitor};
 
     // The driver takes a tenth of a second to start, and NVML a quarter of that.
     let gpus = thread::scope(|scope| {

@@ -4,8 +4,9 @@
 use std::time::{Duration, Instant};
 
 use crate::{
+    cuda::RankLink,
     data::{Dataset, Store},
-    device::{DeviceError, Grain, RankLink},
+    device::{DeviceError, Grain},
     plan::{DeviceId, ReadCost, Trial},
     report::Estimate,
     run::{Stepper, executor},

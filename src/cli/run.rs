@@ -18,7 +18,7 @@ use super::{
 };
 use crate::{
     collective::ProcessGroup,
-    device::cuda::allow_many_streams,
+    cuda::allow_many_streams,
     host::{SIGUSR1, escape_line, load::Watch, reason, slurm_cpus, stop_on_signals},
     plan::{Machine, Trial, lab::LabTrial},
     record::{GitQuery, Verbosity, command_line, end_at_second_signal, now},

@@ -13,6 +13,7 @@ pub mod record;
 pub mod run;
 
 use runner_base::{host, random, units};
+use runner_cuda as cuda;
 use runner_engine::{collective, data, device, event, op, plan, program, train};
 use runner_spec as spec;
 use runner_vector as vector;

@@ -10,10 +10,8 @@ use std::{
 
 use runner::{
     collective::Abort,
-    device::{
-        Block, Clock, DeviceError, Executor, Grain, Ledger, LentMemory, Meters, Purpose, RankLink,
-        cuda::{self, CudaExecutor, CudaSetup, Gpu, Nccl},
-    },
+    cuda::{self, CudaExecutor, CudaSetup, Gpu, Nccl, RankLink},
+    device::{Block, Clock, DeviceError, Executor, Grain, Ledger, LentMemory, Meters, Purpose},
     plan::Engine,
     program::{Accumulator, Hyper, LossKind, Op, Options, Programs, RowSource, Shard, Slice, lower},
     spec::{Layer, Precision},

@@ -5,10 +5,8 @@
 use std::time::Duration;
 
 use runner::{
-    device::{
-        Executor, RankLink,
-        cuda::{Nccl, QueuedSums},
-    },
+    cuda::{Nccl, QueuedSums, RankLink},
+    device::Executor,
     plan::Engine,
 };
 

@@ -1,10 +1,8 @@
 //! Compares every instruction with its f64 reference, in every engine, through the executor of training.
 
 use runner::{
-    device::{
-        PassKind, RankLink,
-        cuda::{CudaExecutor, CudaSetup, Gpu},
-    },
+    cuda::{CudaExecutor, CudaSetup, Gpu, RankLink},
+    device::PassKind,
     plan::Engine,
     program::{Accumulator, Programs},
     spec::Precision,

@@ -8,7 +8,7 @@ mod training;
 
 use std::process::Command;
 
-use runner::device::cuda::{self, Gpu};
+use runner::cuda::{self, Gpu};
 
 use crate::kernels::driver::folder;
 

@@ -8,10 +8,8 @@ use std::{
 };
 
 use runner::{
-    device::{
-        Block, Clock, DeviceError, Executor, Grain, Ledger, Meters, RankLink,
-        cuda::{self, CudaExecutor, CudaSetup, Gpu, PeerAllReduce},
-    },
+    cuda::{self, CudaExecutor, CudaSetup, Gpu, PeerAllReduce, RankLink},
+    device::{Block, Clock, DeviceError, Executor, Grain, Ledger, Meters},
     plan::Engine,
     program::{AllReduce, Hyper, Instruction, Phase, Program, Programs, Slice},
     spec::Precision,

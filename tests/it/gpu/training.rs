@@ -1,6 +1,6 @@
 //! Compares full training runs on a GPU with PyTorch's curves (tests/parity), in every engine.
 
-use runner::device::cuda;
+use runner::cuda;
 
 use super::{first_gpu, some};
 use crate::{

@@ -12,7 +12,7 @@ use crate::{
     spec::lab::Memory,
 };
 
-pub(super) fn misfit(device: &str, what: impl Into<String>) -> DeviceError {
+pub fn misfit(device: &str, what: impl Into<String>) -> DeviceError {
     DeviceError::Operand { device: device.to_owned(), what: what.into() }
 }
 
@@ -20,7 +20,7 @@ pub(super) fn misfit(device: &str, what: impl Into<String>) -> DeviceError {
 pub(super) const NO_MARK: &str = "a mark that was not made";
 
 /// The error for memory that belongs to another device or was freed.
-pub(super) fn unknown(device: &str) -> DeviceError {
+pub fn unknown(device: &str) -> DeviceError {
     misfit(device, "memory that it does not hold")
 }
 

@@ -8,11 +8,9 @@ pub mod backend;
 mod chunk_rows;
 mod clock;
 pub mod cpu;
-#[allow(unsafe_code)]
-pub mod cuda;
 mod error;
 mod ledger;
-mod probe;
+pub mod probe;
 pub mod remote;
 mod trace;
 
@@ -28,19 +26,9 @@ pub use ledger::{Kind, Ledger, Line, Purpose};
 pub use trace::{DETAILED_STEPS, Lane, LaneTrace, Span, Trace, Window};
 
 use crate::{
-    collective::Collective,
     program::{Accumulator, BufferId, Hyper, Slice},
     random::{GOLDEN, mix},
 };
-
-/// How a device sums gradients with the others of its run.
-pub enum RankLink {
-    Alone,
-    /// Through host memory, with a wait in every step.
-    Host(Box<dyn Collective>),
-    /// Queued like a GPU's kernels, so that it may be part of a graph.
-    Queued(cuda::QueuedSums),
-}
 
 /// Whether a copy moved anything.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -14,6 +14,8 @@ mod adam;
 mod add;
 mod all_reduce;
 mod bias_gradient;
+#[allow(unsafe_code)]
+mod bytes;
 mod clip;
 mod cost;
 mod dropout;

@@ -191,7 +191,7 @@ pub fn transfers(devices: &[Device]) -> Vec<Transfer> {
 }
 
 fn gpu(ordinal: u32) -> Result<Box<dyn Backend>, DeviceError> {
-    use crate::device::cuda;
+    use crate::cuda;
 
     Ok(Box::new(cuda::CudaBackend::open(cuda::gpu(ordinal)?)?))
 }

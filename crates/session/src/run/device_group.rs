@@ -5,8 +5,9 @@ use std::{sync::Arc, time::Duration};
 use super::{nccl_ranks, print_error};
 use crate::{
     collective::{self, Abort, HEARTBEAT_TIMEOUT, ProcessGroup, RankSum},
+    cuda::RankLink,
     device::{
-        Device, DeviceError, Executor, RankLink,
+        Device, DeviceError, Executor,
         cpu::{CpuExecutor, CpuSetup, KnownTimes, Memory, ThreadMode},
         remote::RemoteExecutor,
     },
@@ -64,7 +65,7 @@ pub fn limit(trial: &Trial) -> Duration {
     // Assume that copying the rows runs at 100 MB/s or faster.
     let slow_copy_s = trial.data_bytes as f64 / 100e6;
     let longest_s = (100.0 * trial.lower_bound.serial_s()).min(3600.0) + slow_copy_s;
-    let set = if trial.engine.is_gpu() { crate::device::cuda::least_wait_set() } else { Ok(None) };
+    let set = if trial.engine.is_gpu() { crate::cuda::least_wait_set() } else { Ok(None) };
     // A malformed setting is reported when the GPU is opened.
     set.ok().flatten().unwrap_or(LEAST_TIMEOUT) + Duration::from_secs_f64(longest_s)
 }
@@ -105,12 +106,12 @@ fn over_hosts(trial: &Trial, world: &Arc<ProcessGroup>, limit: Duration) -> Resu
 }
 
 pub fn gpu_model(ordinal: u32) -> String {
-    crate::device::cuda::gpu(ordinal).map_or_else(|e| e.to_string(), |gpu| gpu.name)
+    crate::cuda::gpu(ordinal).map_or_else(|e| e.to_string(), |gpu| gpu.name)
 }
 
 /// Warnings about anything that makes GPUs start or compute slower than they could.
 pub fn slow_devices(trial: &Trial) -> Vec<String> {
-    let cache = crate::device::cuda::cache_trouble();
+    let cache = crate::cuda::cache_trouble();
     let cache = cache.map(|why| format!("every run compiles the kernels, which takes seconds: {why}"));
     own_products(trial).into_iter().chain(cache).collect()
 }
@@ -120,7 +121,7 @@ fn own_products(trial: &Trial) -> Option<String> {
     let wanted = trial.engine.uses_library()
         && trial.has_large_product()
         && trial.devices.used.iter().any(|place| place.is_real_gpu());
-    let missing = wanted.then(crate::device::cuda::products_library)?.err()?;
+    let missing = wanted.then(crate::cuda::products_library)?.err()?;
     Some(format!(
         "large products are done by kernels of our own, which are slower: cuBLASLt is not there: {missing}"
     ))
@@ -153,7 +154,7 @@ fn among_gpus(
     limit: Duration,
 ) -> Result<(Vec<RankLink>, Abort, AllReducePlan), AllReducePlan> {
     use crate::{
-        device::cuda::{self, Nccl, QueuedSums},
+        cuda::{self, Nccl, QueuedSums},
         plan::{PeerAccess, summed},
     };
 
@@ -250,7 +251,7 @@ fn gpu_executor(
     link: RankLink,
     stuck: Option<Stuck>,
 ) -> Result<Box<dyn Executor>, DeviceError> {
-    use crate::device::cuda;
+    use crate::cuda;
 
     let device = trial.devices.name_of(place);
     let not_here =
@@ -273,7 +274,7 @@ fn gpu_executor(
 
 /// Whether this process has stopped using a GPU because it hangs.
 pub fn is_given_up(gpu: &Gpu) -> bool {
-    gpu.uuid.as_deref().is_some_and(crate::device::cuda::is_given_up)
+    gpu.uuid.as_deref().is_some_and(crate::cuda::is_given_up)
 }
 
 /// Ends the process when a driver call does not return. Everything recorded so far is in the files.

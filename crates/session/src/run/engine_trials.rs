@@ -11,7 +11,8 @@ use std::{
 
 use super::{Stepper, executor};
 use crate::{
-    device::{DeviceError, Grain, RankLink, cuda::KeptGpus},
+    cuda::{KeptGpus, RankLink},
+    device::{DeviceError, Grain},
     host::{self, load},
     plan::{DeviceId, Engine, EngineReason, PlanError, Trial, Tried},
     program::Programs,

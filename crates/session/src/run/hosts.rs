@@ -15,8 +15,9 @@ use super::{
 };
 use crate::{
     collective::{CollectiveError, ProcessGroup, RankSum},
+    cuda::RankLink,
     data::{Dataset, Part},
-    device::{Device, DeviceError, Purpose, RankLink, Store, remote},
+    device::{Device, DeviceError, Purpose, Store, remote},
     host,
     plan::{DatasetInfo, Machine, Trial},
     random::mix,

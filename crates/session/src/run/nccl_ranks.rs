@@ -4,7 +4,8 @@ use std::{sync::Arc, time::Duration};
 
 use crate::{
     collective::{CollectiveError, ProcessGroup},
-    device::{Device, DeviceError, Executor, RankLink, remote},
+    cuda::RankLink,
+    device::{Device, DeviceError, Executor, remote},
     plan::{AllReduceMethod, Trial},
 };
 
@@ -61,7 +62,7 @@ pub fn connect(
 
 /// As `NCCL 2.27`.
 pub fn version(trial: &Trial) -> String {
-    let nccl = is_planned(trial).then(|| crate::device::cuda::Nccl::open().ok()).flatten();
+    let nccl = is_planned(trial).then(|| crate::cuda::Nccl::open().ok()).flatten();
     nccl.map_or_else(
         || "without NCCL".to_owned(),
         |nccl| {
@@ -72,7 +73,7 @@ pub fn version(trial: &Trial) -> String {
 }
 
 fn identifier() -> Result<Vec<u8>, DeviceError> {
-    let id = crate::device::cuda::Nccl::open().and_then(|nccl| nccl.unique_id());
+    let id = crate::cuda::Nccl::open().and_then(|nccl| nccl.unique_id());
     id.map(|id| id.0.to_vec()).map_err(DeviceError::Remote)
 }
 
@@ -82,7 +83,7 @@ fn link(
     id: &[u8],
     limit: Duration,
 ) -> Result<RankLink, DeviceError> {
-    use crate::device::cuda::{self, Nccl, NcclId, QueuedSums};
+    use crate::cuda::{self, Nccl, NcclId, QueuedSums};
 
     let device = world.name_of(world.rank());
     let unusable = |why: String| DeviceError::Unusable { device: device.clone(), why };

@@ -145,7 +145,7 @@ fn report_findings(findings: &Findings, sender: &EventSender) -> Result<(), Clos
 
 /// Names and versions of the NVIDIA libraries in use; the flags say whether cuBLASLt and NCCL are among them.
 fn libraries(used: &[DeviceId], [products, sums]: [bool; 2]) -> BTreeMap<String, String> {
-    use crate::device::cuda;
+    use crate::cuda;
 
     let first = used.iter().find_map(|place| place.own_gpu());
     let gpu = first.and_then(|i| cuda::gpus().ok()?.into_iter().find(|gpu| gpu.ordinal == i));
