@@ -17,7 +17,7 @@ pub fn misfit(device: &str, what: impl Into<String>) -> DeviceError {
 }
 
 /// The fault of a time between marks of which one was not made.
-pub(super) const NO_MARK: &str = "a mark that was not made";
+pub const NO_MARK: &str = "a mark that was not made";
 
 /// The error for memory that belongs to another device or was freed.
 pub fn unknown(device: &str) -> DeviceError {
