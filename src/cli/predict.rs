@@ -6,7 +6,9 @@ use super::args::{CategoryRule, EvaluateOptions, ModelOptions, PredictOptions};
 use crate::{
     data::{Input, RowOptions},
     host::escape_line,
-    predict::{PredictError, Trained, WhichWeights, evaluate as evaluated, predict as predicted},
+    predict::{
+        EvaluateRequest, PredictError, Trained, WhichWeights, evaluate as evaluated, predict as predicted,
+    },
     run::{Exit, print, print_json, print_stderr, refuse, warn},
 };
 
@@ -21,12 +23,16 @@ pub fn predict(options: &PredictOptions) -> Result<Exit, Exit> {
 
 /// Prints metrics.
 pub fn evaluate(options: &EvaluateOptions) -> Result<Exit, Exit> {
-    let EvaluateOptions { labels, confusion, .. } = options;
     let trained = open(&options.model, false).map_err(report)?;
     let input = options.data.as_deref().map(input);
-    let rows = (input.as_ref(), &row_options(options.unknown_category));
-    let evaluation = evaluated(&trained, rows, labels.as_deref(), confusion.as_deref(), &mut warn);
-    let evaluation = evaluation.map_err(report)?;
+    let request = EvaluateRequest {
+        input: input.as_ref(),
+        options: &row_options(options.unknown_category),
+        labels: options.labels.as_deref(),
+        confusion: options.confusion.as_deref(),
+        importance: options.importance,
+    };
+    let evaluation = evaluated(&trained, &request, &mut warn).map_err(report)?;
     Ok(match options.json {
         true => print_json(&evaluation.json(&trained)),
         false => print(&evaluation.table()),

@@ -85,6 +85,9 @@ fn a_test_is_evaluated_afterwards() {
         "{ended:?}"
     );
     assert_eq!(place.runner(&["evaluate", &folder, "--confusion", &matrix]).code, Some(0));
+    let page = place.runner(&["report", &folder]).stdout;
+    let page = fs::read_to_string(page.trim()).unwrap();
+    assert!(page.contains(" --importance</code> prints") && !page.contains("DATA --importance"), "{page}");
     // The data have changed since the run.
     let text = fs::read_to_string(PENGUINS).unwrap();
     fs::write(place.path().join("penguins.csv"), text.replacen("39.1", "39.2", 1)).unwrap();

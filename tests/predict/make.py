@@ -18,6 +18,7 @@ from safetensors.torch import save_file
 from sklearn import metrics
 from sklearn.compose import ColumnTransformer
 from sklearn.impute import SimpleImputer
+from sklearn.inspection import permutation_importance
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import LabelEncoder, OneHotEncoder, StandardScaler
 from torch import nn
@@ -61,6 +62,19 @@ def network(inputs, outputs):
     return nn.Sequential(nn.Linear(inputs, 16), nn.Tanh(), nn.Dropout(0.5), nn.LayerNorm(16), nn.Linear(16, outputs))
 
 
+def importance(rows, truth, outputs_of, scores):
+    """Of the columns as they are in the file, from many permutations. `scores` are functions of truth and outputs."""
+
+    class Model:
+        def fit(self, rows, truth):
+            return self
+
+    scorers = {name: lambda _, rows, truth, score=score: score(truth, outputs_of(rows)) for name, score in scores.items()}
+    found = permutation_importance(Model(), numbers_and_texts(rows), truth, scoring=scorers, n_repeats=300, random_state=1)
+    figures = lambda name, column: {"mean": found[name]["importances_mean"][column], "std": found[name]["importances_std"][column]}
+    return {column: {name: figures(name, i) for name in scores} for i, column in enumerate(NUMBERS + TEXTS)}
+
+
 def main():
     random = np.random.default_rng(2026)
     torch.manual_seed(2026)
@@ -90,6 +104,16 @@ def main():
         "r2": metrics.r2_score(truth, predicted),
     }
 
+    @torch.no_grad()
+    def outputs_of(rows):
+        return model(torch.from_numpy(columns.transform(rows).astype(np.float32))).double()
+
+    scores = {
+        "loss": lambda truth, y: -np.mean((y.numpy() - scaler.transform(truth)) ** 2),
+        "mae": lambda truth, y: -metrics.mean_absolute_error(truth, scaler.inverse_transform(y.numpy())),
+    }
+    expected["price"]["importance"] = importance(new, truth, outputs_of, scores)
+
     labels = LabelEncoder().fit([row["kind"] for row in train])
     truth = labels.transform([row["kind"] for row in new])
     model = network(features.shape[1], len(labels.classes_)).eval()
@@ -111,6 +135,13 @@ def main():
         "auc": metrics.roc_auc_score(truth, shares, multi_class="ovr"),
         "confusion": metrics.confusion_matrix(truth, predicted).tolist(),
     }
+    report = metrics.classification_report(truth, predicted, target_names=labels.classes_, output_dict=True, zero_division=0)
+    expected["kind"]["classes"] = [{"class": name} | report[name] for name in labels.classes_]
+    scores = {
+        "loss": lambda truth, y: -nn.functional.cross_entropy(y, torch.from_numpy(truth)).item(),
+        "auc": lambda truth, y: metrics.roc_auc_score(truth, y.softmax(1).numpy(), multi_class="ovr"),
+    }
+    expected["kind"]["importance"] = importance(new, truth, outputs_of, scores)
 
     # Two targets; the remaining numeric columns are width and depth.
     targets = ["price", "height"]

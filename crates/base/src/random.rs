@@ -29,6 +29,8 @@ pub enum Purpose {
     Sampler = 7,
     /// The rows held out for a test; indexed by class.
     Test = 8,
+    /// The rows, and their permutations, that show how much a column matters; indexed by feature and repeat.
+    Importance = 9,
 }
 
 /// 2^64 over the golden ratio: SplitMix64's increment.

@@ -72,6 +72,9 @@ pub struct EvaluateOptions {
     /// Write the confusion matrix to FILE as CSV, a line for each actual class
     #[arg(long, value_name = "FILE", value_parser = named(), value_hint = clap::ValueHint::FilePath)]
     pub confusion: Option<PathBuf>,
+    /// Say which columns the model relies on: how much worse it is with the values of each permuted among the rows
+    #[arg(long)]
+    pub importance: bool,
     /// Print one JSON object
     #[arg(long)]
     pub json: bool,

@@ -228,6 +228,8 @@ fn a_prediction_is_of_its_column() {
     let page = page(&place, &["runs", "--svg", "figures"]);
     assert!(page.contains("<figcaption>price&lt;b&gt;: R\u{b2} "), "{page}");
     assert!(svg(&place, "-predicted-price-b.svg").contains(" k</text>"));
+    // No rows were set aside for a test.
+    assert!(page.contains(" DATA --importance</code> prints how much worse the model is "), "{page}");
 }
 
 /// Axes beyond what fits side by side are not drawn, and the page says so.

@@ -333,6 +333,12 @@ fn confusion() {
         ["<td class=\"h8\">9</td><td class=\"h0\">1</td>", "<td class=\"h0\">0</td><td class=\"h9\">2</td>"];
     cells.iter().for_each(|cells| assert!(page.contains(cells), "{cells}"));
     assert!(page.contains("<th scope=\"row\">&lt;a&gt;</th>"));
+    // The class with fewer rows comes first.
+    let classes = table(&page, "How well each class is predicted");
+    assert_eq!(
+        classes,
+        [["b", "2", "0.6667", "1.000", "0.8000"], ["&lt;a&gt;", "10", "1.000", "0.9000", "0.9474"]]
+    );
 }
 
 /// A run records how much work its steps do; the page relates it to measured rates if there are any.

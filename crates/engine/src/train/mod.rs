@@ -30,6 +30,6 @@ mod validation;
 pub use device_group::DeviceGroup;
 pub use init::initial_values;
 pub use lr_scheduler::LrScheduler;
-pub use scores::{Scores, largest};
+pub use scores::{ClassCounts, Scores, largest};
 pub use stop::{EarlyStopper, Judge, StopFlag};
 pub use train_loop::{TrainSetup, Trained, grain, train};

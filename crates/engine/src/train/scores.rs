@@ -78,10 +78,10 @@ impl Scores {
             }
             Self::Classes(all) if all.has_nan => Some(f64::NAN),
             Self::Classes(all) => match metric {
-                Metric::F1 => Some(all.mean(Counts::f1)),
+                Metric::F1 => Some(all.mean(ClassCounts::f1)),
                 Metric::F1Weighted => Some(all.weighted_f1()),
-                Metric::Precision => Some(all.mean(Counts::precision)),
-                Metric::Recall => Some(all.mean(Counts::recall)),
+                Metric::Precision => Some(all.mean(ClassCounts::precision)),
+                Metric::Recall => Some(all.mean(ClassCounts::recall)),
                 Metric::Auc => all.roc.as_ref()?.area(),
                 _ => None,
             },
@@ -139,50 +139,62 @@ impl Errors {
     }
 }
 
-/// Counts of one class.
-struct Counts {
-    hits: f64,
-    actual: f64,
-    predicted: f64,
-}
-
 impl Classes {
-    fn mean(&self, metric: fn(&Counts) -> f64) -> f64 {
+    fn mean(&self, metric: fn(&ClassCounts) -> f64) -> f64 {
         mean(self.occurring().map(|class| metric(&class)))
     }
 
     /// The mean of the classes' F1 scores, each weighted by its rows.
     fn weighted_f1(&self) -> f64 {
-        let rows: f64 = self.occurring().map(|class| class.actual).sum();
-        self.occurring().map(|class| class.f1() * class.actual).sum::<f64>() / rows
+        let rows: u64 = self.occurring().map(|class| class.rows).sum();
+        self.occurring().map(|class| class.f1() * class.rows as f64).sum::<f64>() / rows as f64
     }
 
     /// The classes that occur among the rows or the predictions.
-    fn occurring(&self) -> impl Iterator<Item = Counts> + '_ {
-        let at = |row: usize, column: usize| self.counts[row * self.classes + column] as f64;
-        let counts = move |class| Counts {
-            hits: at(class, class),
-            actual: (0..self.classes).map(|other| at(class, other)).sum(),
-            predicted: (0..self.classes).map(|other| at(other, class)).sum(),
-        };
-        (0..self.classes).map(counts).filter(|class| class.actual + class.predicted > 0.0)
+    fn occurring(&self) -> impl Iterator<Item = ClassCounts> + '_ {
+        ClassCounts::all(&self.counts, self.classes).filter(|class| class.rows + class.predicted > 0)
     }
 }
 
-impl Counts {
+/// The rows of one class.
+pub struct ClassCounts {
+    /// Those that are predicted as this class.
+    hits: u64,
+    /// All rows of this class.
+    pub rows: u64,
+    /// Rows of any class that are predicted as this one.
+    predicted: u64,
+}
+
+impl ClassCounts {
+    /// Each class of a confusion matrix.
+    pub fn all(counts: &[u64], classes: usize) -> impl Iterator<Item = Self> + '_ {
+        let at = move |row: usize, column: usize| counts[row * classes + column];
+        (0..classes).map(move |class| Self {
+            hits: at(class, class),
+            rows: (0..classes).map(|other| at(class, other)).sum(),
+            predicted: (0..classes).map(|other| at(other, class)).sum(),
+        })
+    }
+
     /// 0 for a class that is never predicted.
-    fn precision(&self) -> f64 {
-        if self.predicted > 0.0 { self.hits / self.predicted } else { 0.0 }
+    pub fn precision(&self) -> f64 {
+        share(self.hits, self.predicted)
     }
 
     /// 0 for a class without rows.
-    fn recall(&self) -> f64 {
-        if self.actual > 0.0 { self.hits / self.actual } else { 0.0 }
+    pub fn recall(&self) -> f64 {
+        share(self.hits, self.rows)
     }
 
-    fn f1(&self) -> f64 {
-        2.0 * self.hits / (self.actual + self.predicted)
+    /// 0 for a class that does not occur.
+    pub fn f1(&self) -> f64 {
+        share(2 * self.hits, self.rows + self.predicted)
     }
+}
+
+fn share(part: u64, of: u64) -> f64 {
+    if of > 0 { part as f64 / of as f64 } else { 0.0 }
 }
 
 fn mean(values: impl Iterator<Item = f64>) -> f64 {

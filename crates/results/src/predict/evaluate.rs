@@ -4,14 +4,19 @@ use std::path::Path;
 
 use serde_json::{Map, Value, json};
 
-use super::{PredictError, Trained, forward::forward, output_file::OutputFile};
+use super::{
+    PredictError, Trained,
+    forward::forward,
+    importance::{self, Importance},
+    output_file::OutputFile,
+};
 use crate::{
-    data::{Input, NewRows, RowOptions, digest_of_files},
+    data::{Input, NewRows, RowBlock, RowOptions, digest_of_files},
     plan::MOST_RANKED,
     record::confusion_csv,
-    report::run_digest,
+    report::{ClassTable, run_digest},
     spec::{Metric, Missing, Source},
-    train::Scores,
+    train::{ClassCounts, Scores},
     units,
 };
 
@@ -23,24 +28,40 @@ pub struct Evaluation {
     /// Names and values.
     pub(super) metrics: Vec<(String, f64)>,
     pub(super) scores: Scores,
+    /// The names of the classes; empty for numbers.
+    classes: Vec<String>,
+    importance: Option<Importance>,
 }
 
-/// Evaluates all rows of `input`, or, if there is none, the rows that the run held out for a test. The labels
-/// of arrays are in a file of their own. If a file is named for it, the confusion matrix is written there.
-/// `warn` receives warnings about the rows.
+/// What is evaluated.
+pub struct EvaluateRequest<'a> {
+    /// The rows; `None` for those that the run held out for a test.
+    pub input: Option<&'a Input>,
+    /// How they are read.
+    pub options: &'a RowOptions,
+    /// The file of the labels of arrays.
+    pub labels: Option<&'a Path>,
+    /// A file for the confusion matrix.
+    pub confusion: Option<&'a Path>,
+    /// Whether each column's values are permuted, too.
+    pub importance: bool,
+}
+
+/// Evaluates rows. `warn` receives warnings about them.
 pub fn evaluate(
     trained: &Trained,
-    (input, options): (Option<&Input>, &RowOptions),
-    labels: Option<&Path>,
-    confusion: Option<&Path>,
+    request: &EvaluateRequest<'_>,
     warn: &mut dyn FnMut(String),
 ) -> Result<Evaluation, PredictError> {
-    let Some(path) = confusion else { return evaluated(trained, (input, options), labels, warn) };
-    let names = trained.data.class_names().ok_or(PredictError::NoClasses)?;
+    let EvaluateRequest { input, labels, .. } = *request;
+    let Some(path) = request.confusion else { return evaluated(trained, request, warn) };
+    if trained.data.class_names().is_none() {
+        return Err(PredictError::NoClasses);
+    }
     let file = OutputFile::new(path, &trained.folder, input.and_then(Input::path).into_iter().chain(labels))?;
     file.check_replaces(b"actual,", "a confusion matrix")?;
-    let evaluation = evaluated(trained, (input, options), labels, warn)?;
-    let matrix = evaluation.confusion(&names);
+    let evaluation = evaluated(trained, request, warn)?;
+    let matrix = evaluation.confusion();
     file.write(|out| {
         out.write_all(matrix.as_bytes()).map_err(|source| PredictError::Write { to: file.name(), source })
     })?;
@@ -49,10 +70,10 @@ pub fn evaluate(
 
 fn evaluated(
     trained: &Trained,
-    (input, options): (Option<&Input>, &RowOptions),
-    labels: Option<&Path>,
+    request: &EvaluateRequest<'_>,
     warn: &mut dyn FnMut(String),
 ) -> Result<Evaluation, PredictError> {
+    let EvaluateRequest { input, options, labels, .. } = *request;
     let mut rows = match input {
         Some(input) => trained.data.labelled_rows(input, labels, options)?,
         None => NewRows::from_part(trained.test_rows()?),
@@ -79,7 +100,9 @@ fn evaluated(
         scores.add(predictions, targets);
         Ok(())
     };
-    let (count, [loss, hits]) = forward(trained, &mut rows, warn, &mut take)?;
+    let mut sample = request.importance.then(|| importance::sample_for(trained)).transpose()?;
+    let mut see = |block: &RowBlock| sample.iter_mut().for_each(|sample| sample.see(block));
+    let (count, [loss, hits]) = forward(trained, &mut rows, &mut see, warn, &mut take)?;
     if rows.dropped() > 0 {
         let table = trained.spec.data.source.table();
         let fills = table.is_some_and(|(_, table)| table.missing == Missing::Mean);
@@ -93,7 +116,8 @@ fn evaluated(
             units::count(count as u64)
         ));
     }
-    if let Some(class) = only_class(&scores, &trained.data.class_names().unwrap_or_default()) {
+    let classes = trained.data.class_names().unwrap_or_default();
+    if let Some(class) = only_class(&scores, &classes) {
         warn(format!(
             "every row is `{class}`: auc needs rows of two classes, and f1, precision and recall say little"
         ));
@@ -108,7 +132,8 @@ fn evaluated(
     let weighted = trained.spec.model.class_weights.is_some();
     let how = if weighted { "without class weights" } else { "as in training" };
     let loss = format!("{}{scaled}, {how}", trained.spec.model.loss.name());
-    Ok(Evaluation { rows: count, loss, metrics, scores })
+    let importance = sample.map(|sample| Importance::new(trained, &sample)).transpose()?;
+    Ok(Evaluation { rows: count, loss, metrics, scores, classes, importance })
 }
 
 /// The class of all rows, if there are several classes.
@@ -137,7 +162,7 @@ fn of_predictions(scores: &Scores, targets: &[String]) -> Vec<(String, f64)> {
 }
 
 impl Evaluation {
-    /// A line for each metric.
+    /// A line for each metric, each class and each column.
     pub fn table(&self) -> String {
         let width = self.metrics.iter().map(|(name, _)| name.chars().count()).max().unwrap_or(0);
         let mut out = format!("{:<width$}  {}\n", "rows", units::count(self.rows as u64));
@@ -149,9 +174,26 @@ impl Evaluation {
                 "auc" => self.auc_in_words().to_owned(),
                 _ => String::new(),
             };
-            out.push_str(&format!("{name:<width$}  {}{words}\n", units::number(*value)));
+            let value = match name.as_str() {
+                "auc" if only_class(&self.scores, &self.classes).is_some() => "none".to_owned(),
+                _ => units::number(*value),
+            };
+            out.push_str(&format!("{name:<width$}  {value}{words}\n"));
+        }
+        let classes = self.class_counts().map(|counts| ClassTable::new(&self.classes, counts).text());
+        for table in classes.into_iter().chain(self.importance.as_ref().map(Importance::table)) {
+            out.push_str(&format!("\n{table}"));
         }
         out
+    }
+
+    /// Rows by actual and predicted class, if these say anything.
+    fn class_counts(&self) -> Option<&[u64]> {
+        let is_known = |scores: &Scores| scores.value(Metric::F1).is_some_and(f64::is_finite);
+        match &self.scores {
+            Scores::Classes(all) if is_known(&self.scores) => Some(&all.counts),
+            _ => None,
+        }
     }
 
     fn auc_in_words(&self) -> &'static str {
@@ -162,9 +204,9 @@ impl Evaluation {
     }
 
     /// The confusion matrix as CSV; empty for numeric targets.
-    fn confusion(&self, names: &[String]) -> String {
+    fn confusion(&self) -> String {
         let Scores::Classes(confusion) = &self.scores else { return String::new() };
-        confusion_csv(names, &confusion.counts)
+        confusion_csv(&self.classes, &confusion.counts)
     }
 
     /// One JSON object, which also names the weights used.
@@ -177,6 +219,18 @@ impl Evaluation {
         object.insert("step".to_owned(), number(&trained.step));
         object.insert("rows".to_owned(), json!(self.rows));
         object.extend(self.metrics.iter().map(|(name, value)| (name.clone(), json!(value))));
+        let class = |(name, counts): (&String, ClassCounts)| {
+            let figure = |value: f64| (counts.rows > 0).then_some(value);
+            let [precision, recall, f1] = [counts.precision(), counts.recall(), counts.f1()].map(figure);
+            json!({ "class": name, "rows": counts.rows, "precision": precision, "recall": recall, "f1": f1 })
+        };
+        if let Some(counts) = self.class_counts() {
+            let classes = self.classes.iter().zip(ClassCounts::all(counts, self.classes.len()));
+            object.insert("classes".to_owned(), classes.map(class).collect());
+        }
+        if let Some(importance) = &self.importance {
+            object.insert("importance".to_owned(), importance.json());
+        }
         format!("{}\n", Value::Object(object))
     }
 }

@@ -3,78 +3,22 @@
 
 use std::sync::Arc;
 
-use super::{PredictError, Trained, far::Far};
+use super::{PredictError, Trained, far::Far, pass::Pass};
 use crate::{
     data::{NewRows, RowBlock},
-    device::{
-        Block, Clock, Device, DeviceError, Grain, PassKind, Purpose,
-        cpu::{CpuExecutor, CpuSetup, ThreadMode},
-    },
-    host,
     plan::validation_rows,
-    program::{Accumulator, Layout, Slice, lower_inference},
-    spec::Init,
-    train::initial_values,
     units,
 };
-
-/// A chunk with fewer FLOPs than this is computed by one thread.
-const SHARED_CHUNK: f64 = 2e7;
 
 /// Receives a chunk's predictions (`[rows, outputs]`), its targets, and the cells that are kept beside it.
 pub type Take<'a> = &'a mut dyn FnMut(&[f32], &[f32], &[String]) -> Result<(), PredictError>;
 
-/// The model for chunks of one size.
-struct Pass {
-    device: Device,
-    layout: Layout,
-    prediction: Slice,
-    rows: usize,
-    clock: Clock,
-}
-
-impl Pass {
-    fn new(trained: &Trained, rows: usize) -> Result<Self, DeviceError> {
-        let Trained { spec, data, features, .. } = trained;
-        let shape = [*features, data.targets()];
-        let (programs, prediction) = lower_inference(&spec.model.layers, spec.model.loss, shape, rows);
-        let layout = programs.layout.clone();
-        let flops = programs.validate.as_ref().map_or(0.0, |validate| validate.cost().flops);
-        let threads = if flops < SHARED_CHUNK { 1 } else { host::logical_cores().unwrap_or(1) };
-        let setup = CpuSetup::cpu(programs, threads, spec.seed, ThreadMode::Adaptive);
-        let mut device = Device::new("cpu", Box::new(CpuExecutor::new(setup)?));
-        let values = initial_values(&Init::File("".into()), &layout, 0, Some(&trained.weights));
-        device.upload(Purpose::Parameters, |e| e.write(layout.whole(layout.values), &values))?;
-        Ok(Self { device, layout, prediction, rows, clock: Clock::new(Grain::Blocks) })
-    }
-
-    fn run(&mut self, features: Vec<f32>, targets: &Arc<Vec<f32>>) -> Result<Vec<f32>, DeviceError> {
-        let Self { device, layout, rows, .. } = self;
-        let features = Arc::new(features);
-        device.upload(Purpose::Validation, |e| e.bind(layout.validation_features, &features))?;
-        device.upload(Purpose::Validation, |e| e.bind(layout.validation_targets, targets))?;
-        let (work, rows) = (PassKind::Validate, *rows);
-        let block =
-            Block { work, step: 0, position: 0, order: 0, offset: 0, rows, steps: 1, hyper: &[], slot: 0 };
-        device.run(&block, &mut self.clock, &mut Vec::new())?;
-        let mut prediction = vec![0.0; self.prediction.len];
-        device.download(Purpose::Validation, |e| e.read(self.prediction, &mut prediction))?;
-        Ok(prediction)
-    }
-
-    /// The sum of losses and the number of correct predictions, over all rows so far.
-    fn sums(&mut self) -> Result<[f64; 2], DeviceError> {
-        let mut sums = [0.0; 2];
-        self.device.download(Purpose::Validation, |e| e.take_sums(Accumulator::Validation, &mut sums))?;
-        Ok(sums)
-    }
-}
-
 /// Sends all rows through the model, chunk by chunk. Returns the number of rows, the sum of their losses and
-/// the number of correct predictions. `warn` receives warnings about the rows.
+/// the number of correct predictions. `see` receives the rows as they come, `warn` warnings about them.
 pub fn forward(
     trained: &Trained,
     rows: &mut NewRows<'_>,
+    see: &mut dyn FnMut(&RowBlock),
     warn: &mut dyn FnMut(String),
     take: Take<'_>,
 ) -> Result<(usize, [f64; 2]), PredictError> {
@@ -87,6 +31,7 @@ pub fn forward(
     let mut far = Far::new(&trained.data);
     while let Some(block) = rows.next_block()? {
         far.see(&block);
+        see(&block);
         if std::mem::take(&mut is_first) && !rows.unused().is_empty() {
             warn(format!("columns that the model does not use: {}", quoted(rows.unused())));
         }

@@ -7,14 +7,17 @@ mod error;
 mod evaluate;
 mod far;
 mod forward;
+mod importance;
 mod onnx;
 mod output;
 mod output_file;
+mod pass;
+mod sample;
 mod trained;
 mod validated;
 
 pub use error::PredictError;
-pub use evaluate::evaluate;
+pub use evaluate::{EvaluateRequest, evaluate};
 pub use forward::quoted;
 pub use onnx::write_onnx;
 pub use output::predict;

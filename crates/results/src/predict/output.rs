@@ -91,7 +91,7 @@ fn write(
         }
         flush(&mut lines)
     };
-    let (count, _) = forward(trained, &mut rows, warn, &mut take)?;
+    let (count, _) = forward(trained, &mut rows, &mut |_| {}, warn, &mut take)?;
     if count == 0 {
         warn("no rows to predict".to_owned());
         // The header alone, as of a table without rows.

@@ -1,7 +1,11 @@
 //! What a run's report says of its model: the rows that it knows, its metrics on the test rows, and its predictions for the
 //! validation rows.
 
-use super::{PredictError, Trained, evaluate::evaluate, forward::forward};
+use super::{
+    PredictError, Trained,
+    evaluate::{EvaluateRequest, evaluate},
+    forward::forward,
+};
 use crate::{
     data::{Dataset, NewRows, Part, RowOptions},
     report::{OfModel, Pairs, Predicted, RunRows},
@@ -18,7 +22,14 @@ pub fn of_model(trained: &Trained) -> Result<OfModel, PredictError> {
     let mut rows = rows_of(trained, &dataset);
     if trained.has_test_rows() {
         let options = RowOptions { takes_unknown: false, keep: Vec::new() };
-        let evaluation = evaluate(trained, (None, &options), None, None, &mut |_| {})?;
+        let request = EvaluateRequest {
+            input: None,
+            options: &options,
+            labels: None,
+            confusion: None,
+            importance: false,
+        };
+        let evaluation = evaluate(trained, &request, &mut |_| {})?;
         rows.counts[2] = evaluation.rows;
         rows.test = evaluation.metrics;
         if let Scores::Classes(all) = &evaluation.scores {
@@ -74,7 +85,7 @@ fn predict_validation(trained: &Trained, rows: Part) -> Result<Option<Predicted>
         }
         Ok(())
     };
-    let (rows, _) = forward(trained, &mut NewRows::from_part(rows), &mut |_| {}, &mut take)?;
+    let (rows, _) = forward(trained, &mut NewRows::from_part(rows), &mut |_| {}, &mut |_| {}, &mut take)?;
     let of = format!(
         "{} validation rows, by {}, after epoch {}",
         crate::units::count(rows as u64),

@@ -8,12 +8,18 @@ use std::{
 
 use crate::host::logical_cores;
 
-/// How many items a thread takes at a time; it is not worth a thread of its own for fewer.
-const BLOCK: usize = 50;
+/// Small files that a thread takes at a time; it is not worth a thread of its own for fewer.
+const FILES: usize = 50;
 
-/// What `of` makes of each item, in their order.
+/// What `of` makes of each small file, in their order.
 pub(super) fn map<T: Sync, R: Send>(items: &[T], of: impl Fn(&T) -> R + Sync) -> Vec<R> {
-    let blocks: Vec<&[T]> = items.chunks(BLOCK).collect();
+    map_blocks(items, FILES, of)
+}
+
+/// What `of` makes of each item, in their order; a thread takes `block` items at a time.
+pub fn map_blocks<T: Sync, R: Send>(items: &[T], block: usize, of: impl Fn(&T) -> R + Sync) -> Vec<R> {
+    let block = block.max(1);
+    let blocks: Vec<&[T]> = items.chunks(block).collect();
     let next = AtomicUsize::new(0);
     let work = || -> Vec<(usize, Vec<R>)> {
         let take = || {
@@ -22,7 +28,7 @@ pub(super) fn map<T: Sync, R: Send>(items: &[T], of: impl Fn(&T) -> R + Sync) ->
         };
         std::iter::from_fn(take).collect()
     };
-    let threads = (items.len() / BLOCK).clamp(1, logical_cores().unwrap_or(1));
+    let threads = (items.len() / block).clamp(1, logical_cores().unwrap_or(1));
     let mut done = thread::scope(|scope| {
         // If a thread cannot be started, the others do its work.
         let start = |_| thread::Builder::new().spawn_scoped(scope, work).ok();
@@ -45,7 +51,7 @@ mod tests {
 
     #[test]
     fn results_are_in_the_order_of_their_items() {
-        for count in [0, 1, BLOCK, 3 * BLOCK + 7] {
+        for count in [0, 1, FILES, 3 * FILES + 7] {
             let items: Vec<usize> = (0..count).collect();
             assert_eq!(map(&items, |item| item + 1), (1..=count).collect::<Vec<_>>());
         }

@@ -104,6 +104,9 @@ pub fn page(request: &PageRequest<'_>) -> Result<Page, ReportError> {
         content.warnings.push(format!("what the model predicts is not shown: {why}"));
     }
     content.predicted(model.and_then(|model| model.predicted.as_ref()));
+    if model.is_some() && comparison.runs.len() == 1 {
+        content.importance();
+    }
     content.scaling();
     content.times();
     content.roofline();

@@ -7,9 +7,11 @@ use super::{
     heat::{self, HeatMap},
     html::Html,
     svg::{self, Frame},
+    table,
 };
 use crate::{
-    report::{csv_file, plot::Axis},
+    record::command_line,
+    report::{ClassTable, csv_file, plot::Axis},
     units,
 };
 
@@ -87,6 +89,20 @@ impl Content<'_> {
         }
     }
 
+    /// The command that says which columns a run's model relies on: that takes too long for a page.
+    pub(super) fn importance(&mut self) {
+        let run = &self.comparison.runs[0];
+        // Without test rows, others must be named.
+        let has_test = run.axis("data.split.test").is_some_and(|test| test.parse() != Ok(0.0));
+        let words = ["runner", "evaluate", &run.path].into_iter();
+        let command = command_line(words.chain((!has_test).then_some("DATA")).chain(["--importance"]));
+        let of = if has_test { "the test rows" } else { "the rows of the file DATA" };
+        let words = format!(
+            "`{command}` prints how much worse the model is with the values of each column permuted among {of}."
+        );
+        self.section("importance", "Which columns matter", |_, html| html.prose("note", &words));
+    }
+
     fn points(&mut self, html: &mut Html, targets: &[Pairs]) {
         html.with("div", &[("class", &"panels")], |html| {
             for target in targets.iter().take(MOST_TARGETS) {
@@ -121,6 +137,14 @@ impl Content<'_> {
     }
 
     fn confusion(&mut self, of: &str, (actual, predicted): (&[String], &[String]), counts: &[u64]) {
+        if actual == predicted && counts.len() == actual.len() * actual.len() {
+            self.section("classes", "Classes", |_, html| {
+                let table = ClassTable::new(actual, counts);
+                table::table(html, "How well each class is predicted", &table.columns);
+                let note = table.note.map(|note| format!("; {note}")).unwrap_or_default();
+                html.prose("note", &format!("{of}{note}."));
+            });
+        }
         if actual.len().max(predicted.len()) > MOST_CLASSES || counts.len() != actual.len() * predicted.len()
         {
             return;
