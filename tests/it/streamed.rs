@@ -245,12 +245,12 @@ fn metrics_of_streamed_rows_are_those_of_rows_in_memory() {
         "data.npy.labels=c.npy",
         "model.loss=cross_entropy",
         "model.layers.0.linear.out_features=3",
-        "logging.metrics=[accuracy,f1,f1_weighted,precision,recall,auc]",
+        "logging.metrics=[accuracy,f1,f1_weighted,precision,recall,auc,average_precision]",
         "trainer.monitor=validation.auc",
     ];
     for (wanted, columns) in [
         (&numbers[..], vec!["mae", "rmse", "r2"]),
-        (&classes[..], vec!["f1", "f1_weighted", "precision", "recall", "auc"]),
+        (&classes[..], vec!["f1", "f1_weighted", "precision", "recall", "auc", "average_precision"]),
     ] {
         for on in [&["--threads=2"][..], &["devices.num_gpus=2", "--virtual-gpus=2"]] {
             let scores = |placement| {

@@ -133,6 +133,7 @@ def main():
         "precision": metrics.precision_score(truth, predicted, **average),
         "recall": metrics.recall_score(truth, predicted, **average),
         "auc": metrics.roc_auc_score(truth, shares, multi_class="ovr"),
+        "average_precision": metrics.average_precision_score(truth, shares),
         "confusion": metrics.confusion_matrix(truth, predicted).tolist(),
     }
     report = metrics.classification_report(truth, predicted, target_names=labels.classes_, output_dict=True, zero_division=0)

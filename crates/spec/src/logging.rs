@@ -67,14 +67,21 @@ words! {
         Recall = "recall",
         /// Area under the ROC curve; of more than two classes the mean of each against the rest.
         Auc = "auc",
+        /// Area under the precision-recall curve, as average precision; of more than two classes the mean.
+        AveragePrecision = "average_precision",
     }
 }
 
 impl Metric {
     /// Whether it is computed from a whole validation's predictions; it is empty in rows of training steps.
     pub fn needs_predictions(self) -> bool {
-        let of_classes = [Self::F1, Self::F1Weighted, Self::Precision, Self::Recall, Self::Auc];
-        self.is_of_numbers() || of_classes.contains(&self)
+        let of_classes = [Self::F1, Self::F1Weighted, Self::Precision, Self::Recall];
+        self.is_of_numbers() || self.ranks_outputs() || of_classes.contains(&self)
+    }
+
+    /// Whether it depends on the order of all rows by their outputs.
+    pub fn ranks_outputs(self) -> bool {
+        matches!(self, Self::Auc | Self::AveragePrecision)
     }
 
     /// Whether the device logs it for each step.

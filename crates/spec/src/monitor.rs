@@ -19,7 +19,7 @@ pub struct Monitor {
 }
 
 /// Those of all targets.
-const WORDS: [Word<Monitor>; 10] = [
+const WORDS: [Word<Monitor>; 11] = [
     lower("validation.loss", Metric::Loss),
     higher("validation.accuracy", Metric::Accuracy),
     lower("validation.mae", Metric::Mae),
@@ -30,6 +30,7 @@ const WORDS: [Word<Monitor>; 10] = [
     higher("validation.precision", Metric::Precision),
     higher("validation.recall", Metric::Recall),
     higher("validation.auc", Metric::Auc),
+    higher("validation.average_precision", Metric::AveragePrecision),
 ];
 
 /// Metrics that each of several targets has.

@@ -44,14 +44,15 @@ fn rows_of_one_class_are_said_to_be_so() {
     model.write("small.csv", small);
     let ended = model.place.runner(&["evaluate", &model.run, "small.csv"]);
     insta::assert_snapshot!(ended.stdout + &ended.stderr, @r#"
-    rows         243
-    loss         0.8036  cross_entropy, as in training
-    accuracy     0.7407
-    f1           0.2837  mean over classes
-    f1_weighted  0.8511  by the rows of each class
-    precision    0.3333  mean over classes
-    recall       0.2469  mean over classes
-    auc          none  mean over classes, each against the rest
+    rows               243
+    loss               0.8036  cross_entropy, as in training
+    accuracy           0.7407
+    f1                 0.2837  mean over classes
+    f1_weighted        0.8511  by the rows of each class
+    precision          0.3333  mean over classes
+    recall             0.2469  mean over classes
+    auc                none  mean over classes, each against the rest
+    average_precision  1.000  mean over classes, each against the rest
 
     class           rows  precision  recall      f1
     a "middle" one  none

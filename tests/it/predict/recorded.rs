@@ -30,7 +30,8 @@ metrics = ["loss", SCORES]
 "#;
 
 const NUMBERS: [&str; 3] = ["mae", "rmse", "r2"];
-const CLASSES: [&str; 6] = ["accuracy", "f1", "f1_weighted", "precision", "recall", "auc"];
+const CLASSES: [&str; 7] =
+    ["accuracy", "f1", "f1_weighted", "precision", "recall", "auc", "average_precision"];
 
 fn trained(target: &str, outputs: &str, loss: &str, scores: &[&str]) -> (Model, Folder) {
     let spec = SPEC.replace("TARGET", target).replace("OUT", outputs).replace("LOSS", loss);

@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{
     program::Programs,
-    spec::{EngineChoice, Metric, Placement, Precision, Problem, Source, Spec},
+    spec::{EngineChoice, Placement, Precision, Problem, Source, Spec},
 };
 
 /// What decides how a trial's rows are divided into chunks.
@@ -87,7 +87,7 @@ impl ChunkPolicy<'_> {
             chunks,
             validates,
             saves_checkpoints,
-            ranks_outputs: validates && spec.scores().contains(&Metric::Auc),
+            ranks_outputs: validates && spec.scores().iter().any(|metric| metric.ranks_outputs()),
             rounds_to_bf16: spec.devices.precision == Precision::Bf16,
             by_library: self.by_library,
             gpu_fixed_bytes: fixed,

@@ -11,7 +11,7 @@ use crate::program::{Bf16Copies, MemoryPlan, Programs, Role, Shard, Slice};
 
 const NUMBER: u64 = 4;
 
-/// The most outputs of validation rows that `auc` ranks: 1 GiB of f32.
+/// The most outputs of validation rows that are ranked: 1 GiB of f32.
 pub const MOST_RANKED: usize = 1 << 28;
 
 /// Bytes kept per row of a chunk so that its rows can be read in file order: the row's index and its position
@@ -29,7 +29,7 @@ pub(super) struct Rows {
     pub chunks: Option<Chunks>,
     pub validates: bool,
     pub saves_checkpoints: bool,
-    /// Whether the outputs of all validation rows come to the host, to be ranked for `auc`.
+    /// Whether the outputs of all validation rows come to the host, to be ranked.
     pub ranks_outputs: bool,
     /// Whether the operands of products are rounded to bfloat16: the CPU packs them, GPUs make copies for a
     /// library.

@@ -59,7 +59,7 @@ use self::{
 };
 use crate::{
     program::{MemoryPlan, Programs},
-    spec::{EngineChoice, Metric, Problem, Spec},
+    spec::{EngineChoice, Problem, Spec},
     units,
 };
 
@@ -181,9 +181,11 @@ impl Resolved {
             problems.push(Problem::at_key(key, message).hint(hint));
         }
         let outputs = layers.last().map_or(0, |layer| layer.outputs).saturating_mul(facts.validation_rows);
-        if outputs > MOST_RANKED && spec.scores().contains(&Metric::Auc) {
+        let ranks = spec.scores().into_iter().find(|metric| metric.ranks_outputs());
+        if let Some(metric) = ranks.filter(|_| outputs > MOST_RANKED) {
             let (most, rows) = (units::count(MOST_RANKED as u64), units::count(facts.validation_rows as u64));
-            let message = format!("`auc` ranks at most {most} outputs, and {rows} validation rows have more");
+            let message =
+                format!("`{metric}` ranks at most {most} outputs, and {rows} validation rows have more");
             let problem = Problem::at_key("logging.metrics", message);
             problems.push(problem.hint("watch `f1`, or validate on fewer rows (`data.split`)"));
         }

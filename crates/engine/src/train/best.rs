@@ -55,7 +55,9 @@ impl TrainLoop<'_> {
             None => String::new(),
         };
         let needs = match metric {
-            Metric::Auc => "validate on rows of two classes or more (`data.split.stratify`), or watch",
+            Metric::Auc | Metric::AveragePrecision => {
+                "validate on rows of two classes or more (`data.split.stratify`), or watch"
+            }
             Metric::R2 => "validate on two rows or more, or watch",
             _ => "watch",
         };

@@ -3,7 +3,6 @@
 //! A block of steps runs on the device without the host. It ends at the next flush of the log, at the end of
 //! an epoch, at `max_steps`, or after about 50 ms, so that a signal or `max_time` is noticed.
 
-mod auc;
 mod batch_weights;
 mod best;
 mod blocks;
@@ -20,6 +19,7 @@ mod metric_buffer;
 mod orders;
 mod outcome;
 mod prefetch;
+mod ranked;
 mod save;
 mod scores;
 mod state;

@@ -1,11 +1,11 @@
-//! The area under the ROC curve, as scikit-learn's `roc_auc_score` computes it from the softmax of the
-//! outputs: with two classes, that of the second class; with more, the mean of each class against the rest
-//! (`multi_class="ovr"`).
+//! The areas under the ROC curve and the precision-recall curve, as scikit-learn's `roc_auc_score` and
+//! `average_precision_score` compute them from the softmax of the outputs: with two classes, that of the second
+//! class; with more, the mean of each class against the rest (`multi_class="ovr"`, `average="macro"`).
 
 use crate::plan::MOST_RANKED;
 
-/// The outputs and classes of all rows. They are all kept, because the area depends on the ranks among them.
-pub struct RocPoints {
+/// The outputs and classes of all rows. They are all kept, because areas depend on the ranks among them.
+pub struct Ranked {
     classes: usize,
     /// `[rows, classes]`.
     outputs: Vec<f32>,
@@ -14,7 +14,7 @@ pub struct RocPoints {
     is_full: bool,
 }
 
-impl RocPoints {
+impl Ranked {
     pub fn new(classes: usize) -> Self {
         Self { classes, outputs: Vec::new(), labels: Vec::new(), is_full: false }
     }
@@ -29,9 +29,18 @@ impl RocPoints {
         }
     }
 
-    /// The mean over the classes that have some rows but not all. NaN if there is no such class or an output
-    /// is not finite; `None` if there were too many rows to rank.
-    pub fn area(&self) -> Option<f64> {
+    /// Under the ROC curve: the mean over the classes that have some rows but not all. NaN if there is no such
+    /// class or an output is not finite; `None` if there were too many rows to rank.
+    pub fn auc(&self) -> Option<f64> {
+        self.mean(roc_area)
+    }
+
+    /// Under the precision-recall curve: the mean over the classes that have rows; else as [`Ranked::auc`].
+    pub fn average_precision(&self) -> Option<f64> {
+        self.mean(precision_recall_area)
+    }
+
+    fn mean(&self, area: fn(&[(f64, bool)]) -> Option<f64>) -> Option<f64> {
         if self.is_full {
             return None;
         }
@@ -50,7 +59,8 @@ impl RocPoints {
                 rows().zip(&shares).map(|(row, (top, sum))| (f64::from(row[class]) - top).exp() / sum);
             let mut scored: Vec<_> =
                 scores.zip(&self.labels).map(|(score, label)| (score, *label as usize == class)).collect();
-            if let Some(area) = area(&mut scored) {
+            scored.sort_unstable_by(|a, b| a.0.total_cmp(&b.0));
+            if let Some(area) = area(&scored) {
                 (sum, count) = (sum + area, count + 1.0);
             }
         }
@@ -59,9 +69,8 @@ impl RocPoints {
 }
 
 /// The share of pairs, one row of the class and one of another, in which the first has the higher score; a
-/// tie counts half.
-fn area(scored: &mut [(f64, bool)]) -> Option<f64> {
-    scored.sort_unstable_by(|a, b| a.0.total_cmp(&b.0));
+/// tie counts half. `scored` ascends, and says of each row whether it is of the class.
+fn roc_area(scored: &[(f64, bool)]) -> Option<f64> {
     let (mut halves, mut below, mut inside) = (0_u128, 0_u128, 0_u128);
     for tied in scored.chunk_by(|a, b| a.0 == b.0) {
         let own = tied.iter().filter(|(_, is_inside)| *is_inside).count() as u128;
@@ -72,19 +81,44 @@ fn area(scored: &mut [(f64, bool)]) -> Option<f64> {
     (below > 0 && inside > 0).then(|| halves as f64 / (2 * below * inside) as f64)
 }
 
+/// The mean precision at each distinct score, as a threshold, weighted by the recall that it adds. `scored` ascends.
+fn precision_recall_area(scored: &[(f64, bool)]) -> Option<f64> {
+    let all = scored.iter().filter(|(_, is_inside)| *is_inside).count();
+    let (mut sum, mut inside, mut rows) = (0.0, 0, 0);
+    for tied in scored.chunk_by(|a, b| a.0 == b.0).rev() {
+        let own = tied.iter().filter(|(_, is_inside)| *is_inside).count();
+        (inside, rows) = (inside + own, rows + tied.len());
+        sum += own as f64 * (inside as f64 / rows as f64);
+    }
+    (all > 0).then(|| sum / all as f64)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn scored(scores: [f64; 4]) -> Vec<(f64, bool)> {
+        let mut scored: Vec<_> = scores.into_iter().zip([false, false, true, true]).collect();
+        scored.sort_unstable_by(|a, b| a.0.total_cmp(&b.0));
+        scored
+    }
+
     #[test]
     fn ties_count_half() {
         // roc_auc_score([0, 0, 1, 1], [0.1, 0.4, 0.35, 0.8]) = 0.75
-        let scored = |scores: [f64; 4]| {
-            let rows = scores.into_iter().zip([false, false, true, true]);
-            area(&mut rows.collect::<Vec<_>>())
-        };
-        assert_eq!(scored([0.1, 0.4, 0.35, 0.8]), Some(0.75));
-        assert_eq!(scored([0.5; 4]), Some(0.5));
-        assert_eq!(area(&mut [(0.5, true), (0.2, true)]), None);
+        assert_eq!(roc_area(&scored([0.1, 0.4, 0.35, 0.8])), Some(0.75));
+        assert_eq!(roc_area(&scored([0.5; 4])), Some(0.5));
+        assert_eq!(roc_area(&[(0.2, true), (0.5, true)]), None);
+    }
+
+    #[test]
+    fn ties_are_one_threshold() {
+        // average_precision_score([0, 0, 1, 1], [0.1, 0.4, 0.35, 0.8]) = 0.8333333333333333
+        assert_eq!(precision_recall_area(&scored([0.1, 0.4, 0.35, 0.8])), Some(0.8333333333333333));
+        // average_precision_score([0, 0, 1, 1], [0.1, 0.5, 0.5, 0.8]) = 0.8333333333333333
+        assert_eq!(precision_recall_area(&scored([0.1, 0.5, 0.5, 0.8])), Some(0.8333333333333333));
+        assert_eq!(precision_recall_area(&scored([0.5; 4])), Some(0.5));
+        assert_eq!(precision_recall_area(&[(0.2, true), (0.5, true)]), Some(1.0));
+        assert_eq!(precision_recall_area(&[(0.2, false)]), None);
     }
 }

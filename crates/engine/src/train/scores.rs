@@ -2,7 +2,7 @@
 //! the training file, averaged over the targets. For classifications: averaged over the classes that occur
 //! (`macro`).
 
-use super::auc::RocPoints;
+use super::ranked::Ranked;
 use crate::{data::Scale, event::Confusion, spec::Metric};
 
 /// Accumulators that are updated row by row.
@@ -30,8 +30,8 @@ pub struct Classes {
     pub counts: Vec<u64>,
     /// Whether an output was NaN; then every metric is NaN.
     has_nan: bool,
-    /// The outputs of all rows, if `auc` is wanted.
-    roc: Option<RocPoints>,
+    /// The outputs of all rows, if a metric ranks them.
+    ranked: Option<Ranked>,
 }
 
 impl Scores {
@@ -40,9 +40,10 @@ impl Scores {
         Self::Numbers(scales.iter().copied().map(Errors::new).collect())
     }
 
-    pub fn of_classes(classes: usize, with_auc: bool) -> Self {
-        let (counts, roc) = (vec![0; classes * classes], with_auc.then(|| RocPoints::new(classes)));
-        Self::Classes(Classes { classes, counts, has_nan: false, roc })
+    /// `ranks` says whether there is a metric that ranks outputs.
+    pub fn of_classes(classes: usize, ranks: bool) -> Self {
+        let (counts, ranked) = (vec![0; classes * classes], ranks.then(|| Ranked::new(classes)));
+        Self::Classes(Classes { classes, counts, has_nan: false, ranked })
     }
 
     /// Adds rows. `predictions` is `[rows, outputs]`; `targets` is `[rows, outputs]` numbers or `[rows]`
@@ -62,8 +63,8 @@ impl Scores {
                 for (outputs, actual) in predictions.chunks_exact(all.classes).zip(targets) {
                     all.counts[*actual as usize * all.classes + largest(outputs)] += 1;
                 }
-                if let Some(roc) = &mut all.roc {
-                    roc.add(predictions, targets);
+                if let Some(ranked) = &mut all.ranked {
+                    ranked.add(predictions, targets);
                 }
             }
         }
@@ -82,7 +83,8 @@ impl Scores {
                 Metric::F1Weighted => Some(all.weighted_f1()),
                 Metric::Precision => Some(all.mean(ClassCounts::precision)),
                 Metric::Recall => Some(all.mean(ClassCounts::recall)),
-                Metric::Auc => all.roc.as_ref()?.area(),
+                Metric::Auc => all.ranked.as_ref()?.auc(),
+                Metric::AveragePrecision => all.ranked.as_ref()?.average_precision(),
                 _ => None,
             },
         }

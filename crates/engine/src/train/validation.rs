@@ -12,7 +12,6 @@ use crate::{
     device::{Block, PassKind, Purpose},
     event::{Event, Status, ValidationRow},
     program::{Accumulator, Phase},
-    spec::Metric,
 };
 
 impl TrainLoop<'_> {
@@ -65,9 +64,9 @@ impl TrainLoop<'_> {
     /// `None` if no metric needs the predictions, which then stay on the devices.
     fn new_scores(&self) -> Option<Scores> {
         let row = self.trial.ranks().find_map(|programs| programs.layout.prediction)?;
-        let with_auc = self.trial.spec.scores().contains(&Metric::Auc);
+        let ranks = self.trial.spec.scores().iter().any(|metric| metric.ranks_outputs());
         Some(match self.trial.spec.model.loss.classifies() {
-            true => Scores::of_classes(row.len, with_auc),
+            true => Scores::of_classes(row.len, ranks),
             false => Scores::of_numbers(&self.dataset.target_scales),
         })
     }

@@ -111,7 +111,7 @@ fn evaluated(
     }
     if classifies && scores.value(Metric::Auc).is_none() {
         warn(format!(
-            "auc is left out: it ranks at most {} outputs, and {} rows have more; evaluate fewer at a time",
+            "auc and average_precision are left out: they rank at most {} outputs, and {} rows have more; evaluate fewer at a time",
             units::count(MOST_RANKED as u64),
             units::count(count as u64)
         ));
@@ -147,8 +147,14 @@ fn only_class<'a>(scores: &Scores, names: &'a [String]) -> Option<&'a str> {
 /// Names and values; with several targets, those of each target follow the means.
 fn of_predictions(scores: &Scores, targets: &[String]) -> Vec<(String, f64)> {
     const NUMBERS: [Metric; 3] = [Metric::Mae, Metric::Rmse, Metric::R2];
-    const CLASSES: [Metric; 5] =
-        [Metric::F1, Metric::F1Weighted, Metric::Precision, Metric::Recall, Metric::Auc];
+    const CLASSES: [Metric; 6] = [
+        Metric::F1,
+        Metric::F1Weighted,
+        Metric::Precision,
+        Metric::Recall,
+        Metric::Auc,
+        Metric::AveragePrecision,
+    ];
     let all = NUMBERS.into_iter().chain(CLASSES);
     let mut metrics: Vec<_> =
         all.filter_map(|metric| Some((metric.name().to_owned(), scores.value(metric)?))).collect();
@@ -171,11 +177,11 @@ impl Evaluation {
                 "loss" => format!("  {}", self.loss),
                 "f1" | "precision" | "recall" => "  mean over classes".to_owned(),
                 "f1_weighted" => "  by the rows of each class".to_owned(),
-                "auc" => self.auc_in_words().to_owned(),
+                "auc" | "average_precision" => self.ranked_in_words().to_owned(),
                 _ => String::new(),
             };
             let value = match name.as_str() {
-                "auc" if only_class(&self.scores, &self.classes).is_some() => "none".to_owned(),
+                "auc" | "average_precision" if value.is_nan() && self.is_of_one_class() => "none".to_owned(),
                 _ => units::number(*value),
             };
             out.push_str(&format!("{name:<width$}  {value}{words}\n"));
@@ -196,7 +202,11 @@ impl Evaluation {
         }
     }
 
-    fn auc_in_words(&self) -> &'static str {
+    fn is_of_one_class(&self) -> bool {
+        only_class(&self.scores, &self.classes).is_some()
+    }
+
+    fn ranked_in_words(&self) -> &'static str {
         match &self.scores {
             Scores::Classes(all) if all.classes > 2 => "  mean over classes, each against the rest",
             _ => "",

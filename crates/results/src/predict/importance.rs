@@ -174,7 +174,7 @@ impl<'a> Rows<'a> {
         match (metric.needs_predictions(), metric.is_of_numbers()) {
             (false, _) => None,
             (true, true) => Some(Scores::of_numbers(&self.trained.data.target_scales())),
-            (true, false) => Some(Scores::of_classes(self.trained.outputs, metric == Metric::Auc)),
+            (true, false) => Some(Scores::of_classes(self.trained.outputs, metric.ranks_outputs())),
         }
     }
 

@@ -10,7 +10,7 @@ use super::{
 };
 
 /// Values of whole validations and of training steps, by the names used in options.
-const NAMES: [&str; 12] = [
+const NAMES: [&str; 13] = [
     "validation.mae",
     "validation.rmse",
     "validation.r2",
@@ -19,6 +19,7 @@ const NAMES: [&str; 12] = [
     "validation.precision",
     "validation.recall",
     "validation.auc",
+    "validation.average_precision",
     "train.accuracy",
     "train.grad_norm",
     "train.param_norm",

@@ -106,7 +106,9 @@ impl Metric {
         };
         let words = words.replace(['.', '_'], " ").replace("per s", "per second");
         let range = match metric.rsplit_once('.').map_or(metric, |(_, name)| name) {
-            "accuracy" | "f1" | "f1_weighted" | "precision" | "recall" | "auc" => [0.0, 1.0],
+            "accuracy" | "f1" | "f1_weighted" | "precision" | "recall" | "auc" | "average_precision" => {
+                [0.0, 1.0]
+            }
             "r2" => [f64::NEG_INFINITY, 1.0],
             "best_epoch" | "best_step" => [1.0, f64::INFINITY],
             "loss" | "mae" | "rmse" | "grad_norm" | "param_norm" | "epochs" | "steps" => [0.0, f64::INFINITY],
