@@ -188,6 +188,28 @@ fn a_short_name_is_met_with_the_key() {
         ("devices.virtual_gpus=2", "it is an option of the command: `--virtual-gpus`"),
         ("optimizer.sgd.lr=0,5", "a comma separates the values of a sweep: `0.5` is a number"),
         ("data.csv.zebra=[1.0]", "known here: "),
+        // Another program's words; a key of the same name elsewhere is another setting.
+        ("trainer.seed=3", "did you mean `seed`?"),
+        ("random_state=3", "did you mean `seed`?"),
+        ("data.random_seed=3", "did you mean `seed`?"),
+        ("data.split.random_state=3", "did you mean `seed`?"),
+        ("trainer.gpus=1", "did you mean `devices.num_gpus`?"),
+        ("gpus=1", "did you mean `devices.num_gpus`?"),
+        ("time=10m", "did you mean `trainer.max_time`?"),
+        ("trainer.early_stopping.monitor=validation.loss", "did you mean `metric`?"),
+        ("monitor=validation.loss", "did you mean `trainer.monitor`?"),
+        ("trainer.loss=l1", "did you mean `model.loss`?"),
+        ("num_workers=2", "it is an option of the command: `--jobs`"),
+        ("output_dir=x", "it is an option of the command: `--runs-dir`"),
+        (
+            "trainer.monitor=val_loss",
+            "did you mean `validation.loss`? it is one of `validation.loss`, `validation.accuracy`",
+        ),
+        ("trainer.monitor=val_acc", "did you mean `validation.accuracy`? it is one of"),
+        ("model.loss=MSELoss", "did you mean `mse`? it is one of `mse`, `l1`, `huber` or `cross_entropy`"),
+        ("model.loss=mean_squared_error", "did you mean `mse`? it is one of"),
+        ("devices.precision=fp16", "did you mean `bf16`? it is one of `f32`, `tf32` or `bf16`"),
+        ("model.layers=[{ dense = { units = 4 } }]", "did you mean `linear`?"),
         // Several tables have this key, and the spec has none of them.
         ("gamma=0.5", "known here: "),
     ] {

@@ -27,6 +27,7 @@ mod experiments;
 mod fuzz;
 mod gpu;
 mod groups;
+mod hints;
 mod json_events;
 mod kernels;
 mod lab;

@@ -210,7 +210,7 @@ fn each_point_of_a_sampler_runs_with_every_seed() {
     // An unknown sampler is the only mistake: it may take distributions.
     insta::assert_snapshot!(refused(&["sweep.sampler=bayes"]), @r"
     error: `sweep.sampler`: unknown value `bayes`
-    = hint: it is `grid`, `random`, `sobol` or `tpe`
+    = hint: did you mean `tpe`? it is one of `grid`, `random`, `sobol` or `tpe`
     ");
 }
 

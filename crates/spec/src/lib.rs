@@ -72,7 +72,7 @@ pub use schedule::{
     Anneal, Cosine, Curve, Exponential, Interval, LinearRamp, MultiStep, OneCycle, Rule, Schedule, Stage,
     Step,
 };
-pub use schema::schema;
+pub use schema::{key_of_option, schema};
 pub use shared::Shared;
 pub use short_values::{add_leaves, short_values};
 pub use suggest::{longer, nearest};

@@ -9,13 +9,13 @@ use super::{
     Kind, key,
     problem::{Location, Problem},
     reader::{self, Item, Reading},
-    schema,
+    schema, suggest,
     sweep::Sweep,
     tree::{Node, Span, Table, Value},
 };
 
 /// Command-line options that people also look for in the spec.
-const OPTIONS: [&str; 4] = ["threads", "jobs", "virtual-gpus", "runs-dir"];
+const OPTIONS: [&str; 4] = ["threads", "jobs", "virtual_gpus", "runs_dir"];
 
 /// Everything needed to read the spec of any point.
 #[derive(Clone, Debug)]
@@ -41,8 +41,10 @@ impl<S> Points<S> {
         let spec = reader::read(&root, &mut reading, read);
         reading.hint_elsewhere(|path| {
             let (table, name) = path.rsplit_once('.').unwrap_or(("", path));
-            if let Some(option) = OPTIONS.into_iter().find(|option| *option == name.replace('_', "-")) {
-                return Some(format!("it is an option of the command: `--{option}`"));
+            let called = |here: &str| OPTIONS.into_iter().find(|option| *option == here);
+            let option = called(name).or_else(|| suggest::called_here(name).find_map(|here| called(&here)));
+            if let Some(option) = option {
+                return Some(format!("it is an option of the command: `--{}`", option.replace('_', "-")));
             }
             let schema = self.schema.get_or_init(|| reader::describe(read));
             let Value::Table(tree) = &root.value else { return None };

@@ -3,12 +3,14 @@
 //! It lists the tables of all kinds side by side, so that editors know all of them. Conditions on `kind` then
 //! say which tables a spec may and must have.
 
+use std::{fs, path::Path};
+
 use serde_json::{Value, json};
 
 use super::{
-    Kind, LabSpec, Spec,
+    Kind, LabSpec, Spec, key,
     reader::{self, Read},
-    suggest,
+    suggest, tree,
 };
 
 /// JSON Schema 2020-12 of a spec file.
@@ -39,68 +41,84 @@ pub fn schema() -> Value {
     schema.into()
 }
 
-/// The dotted path of key `name`, which is not in `table`. If several tables have it, the one whose table the spec has written; `None` if that is
-/// ambiguous. If no key has the name, the shortest path that ends in it, that of one a letter
-/// away, or the shortest that begins with it.
+/// The dotted path of key `name`, which is not in `table`: that of a key of this name below the table, or else anywhere, of one that
+/// another program calls so, the shortest that ends in it, that of one a letter away, or the shortest that begins with it. If several
+/// tables have the key, the root's, or the one whose table the spec has written; `None` if that is ambiguous.
 pub(super) fn key_named(
     schema: &reader::Json,
     (table, name): (&str, &str),
     is_written: impl Fn(&str) -> bool,
 ) -> Option<String> {
-    type Fits<'a> = &'a dyn Fn(&str) -> bool;
     let within = format!("{table}.");
-    let collect_in = |schema: &Value, fits: Fits<'_>, found: &mut Vec<(String, String)>| {
-        collect(schema, "", (fits, &within), found);
+    let mut all = Vec::new();
+    collect(&schema.clone().into(), "", &within, &mut all);
+    // A cluster's tasks have keys of the same names: `gpus`, `time`.
+    let (of_tasks, all): (Vec<_>, Vec<_>) =
+        all.into_iter().partition(|path| path.starts_with("launcher.") && !within.starts_with("launcher."));
+    let [of_tasks, all] = [&of_tasks, &all];
+    let last = |path: &str| path.rsplit('.').next().unwrap_or_default().to_owned();
+    let called = |paths: &[String], name: &str| -> Vec<String> {
+        paths.iter().filter(|path| last(path) == name).cloned().collect()
     };
-    /// Leaves out tables that exclude the one that the key is in: for `data.csv.weights` those of the other data sources.
-    fn collect(
-        schema: &Value,
-        above: &str,
-        (fits, within): (Fits<'_>, &str),
-        found: &mut Vec<(String, String)>,
-    ) {
-        let rules = schema["allOf"].as_array().into_iter().flatten();
-        let one_of = rules.flat_map(|rule| rule["oneOf"].as_array().into_iter().flatten());
-        let choices: Vec<&str> = one_of.filter_map(|choice| choice["required"][0].as_str()).collect();
-        let is_chosen = |name: &str| within.starts_with(&format!("{above}{name}."));
-        let has_chosen = choices.iter().any(|name| is_chosen(name));
-        let properties = schema["properties"].as_object().into_iter().flatten();
-        let is_excluded = |key: &str| has_chosen && choices.contains(&key) && !is_chosen(key);
-        for (key, inner) in properties.filter(|(key, _)| !is_excluded(key)) {
-            let path = format!("{above}{key}");
-            if fits(key) && !above.is_empty() {
-                found.push((above.trim_end_matches('.').to_owned(), path.clone()));
-            }
-            collect(inner, &format!("{path}."), (fits, within), found);
-        }
-    }
-    let shortest = |found: Vec<(String, String)>| -> Vec<(String, String)> {
-        found.into_iter().min_by_key(|(_, path)| path.len()).into_iter().collect()
+    let below = called(all, name).into_iter().filter(|path| path.starts_with(&within)).collect();
+    let shortest = |fits: fn(&str, &str) -> bool| -> Vec<String> {
+        let longer = all.iter().filter(|path| fits(&last(path), name));
+        longer.min_by_key(|path| path.len()).into_iter().cloned().collect()
     };
-    let (schema, mut found) = (schema.clone().into(), Vec::new());
-    let name = suggest::called_here(name).unwrap_or(name);
-    collect_in(&schema, &|key| key == name, &mut found);
-    if found.is_empty() {
-        collect_in(&schema, &|key| suggest::ends_in(key, name), &mut found);
-        found = shortest(found);
-    }
-    if found.is_empty() {
-        let mut all = Vec::new();
-        collect_in(&schema, &|_| true, &mut all);
-        let last = |(_, path): &(String, String)| path.rsplit('.').next().unwrap_or_default().to_owned();
-        let names: Vec<String> = all.iter().map(last).collect();
+    let near = |paths: &[String]| -> Vec<String> {
+        let names: Vec<String> = paths.iter().map(|path| last(path)).collect();
         // Farther away other words are meant.
         let near = suggest::nearest_within(name, 1, names.iter().map(String::as_str));
-        collect_in(&schema, &|key| near == Some(key), &mut found);
-    }
-    if found.is_empty() {
-        collect_in(&schema, &|key| suggest::begins_with(key, name), &mut found);
-        found = shortest(found);
+        near.map(|near| called(paths, near)).unwrap_or_default()
+    };
+    let synonyms = suggest::called_here(name).map(|here| called(all, &here)).find(|found| !found.is_empty());
+    let groups = [
+        below,
+        called(all, name),
+        synonyms.unwrap_or_default(),
+        shortest(suggest::ends_in),
+        near(all),
+        shortest(suggest::begins_with),
+        near(of_tasks),
+    ];
+    let mut found = groups.into_iter().find(|found| !found.is_empty())?;
+    if let Some(of_root) = found.iter().find(|path| !path.contains('.')) {
+        return Some(of_root.clone());
     }
     if found.len() > 1 {
-        found.retain(|(table, _)| is_written(table));
+        found.retain(|path| path.rsplit_once('.').is_some_and(|(table, _)| is_written(table)));
     }
-    found.pop().filter(|_| found.is_empty()).map(|(_, path)| path)
+    found.pop().filter(|_| found.is_empty())
+}
+
+/// The paths of all keys of a schema, less the tables that exclude the one that the key is in: for `data.csv.weights` those of the other
+/// data sources.
+fn collect(schema: &Value, above: &str, within: &str, found: &mut Vec<String>) {
+    let rules = schema["allOf"].as_array().into_iter().flatten();
+    let one_of = rules.flat_map(|rule| rule["oneOf"].as_array().into_iter().flatten());
+    let choices: Vec<&str> = one_of.filter_map(|choice| choice["required"][0].as_str()).collect();
+    let is_chosen = |name: &str| within.starts_with(&format!("{above}{name}."));
+    let has_chosen = choices.iter().any(|name| is_chosen(name));
+    let properties = schema["properties"].as_object().into_iter().flatten();
+    let is_excluded = |key: &str| has_chosen && choices.contains(&key) && !is_chosen(key);
+    for (key, inner) in properties.filter(|(key, _)| !is_excluded(key)) {
+        let path = format!("{above}{key}");
+        collect(inner, &format!("{path}."), within, found);
+        found.push(path);
+    }
+}
+
+/// The key that is meant by the option `--NAME`: `trainer.max_epochs` for `max-epochs` and `epochs`, and for `lr` that of the optimizer
+/// that the spec has.
+pub fn key_of_option(name: &str, spec: Option<&Path>) -> Option<String> {
+    let train = reader::describe(Spec::read);
+    let name = name.replace('-', "_");
+    if let Some((table, _)) = name.split_once('.') {
+        return properties(&train).contains_key(table).then_some(name);
+    }
+    let text = spec.and_then(|path| fs::read_to_string(path).ok());
+    let tree = text.and_then(|text| tree::parse_document(&text, 0).ok());
+    key_named(&train, ("", &name), |table| tree.as_ref().is_some_and(|tree| key::is_written(tree, table)))
 }
 
 fn properties(schema: &reader::Json) -> reader::Json {
