@@ -10,6 +10,29 @@ fn refused(place: &Sandbox, typed: &str) -> String {
 }
 
 #[test]
+fn a_range_of_one_value_tries_nothing() {
+    let place = Sandbox::new(LINREG);
+    insta::assert_snapshot!(refused(&place, "check spec.toml optimizer.sgd.lr=range(1e-3,1e-1)"), @r"
+    error: the axis `optimizer.sgd.lr`: `range(1e-3,1e-1)` has one value, 0.001: its step is 1
+     --> argument:1:18
+      |
+    1 | optimizer.sgd.lr=range(1e-3,1e-1)
+      |                  ^^^^^^^^^^^^^^^^
+      |
+      = hint: `logspace(0.001, 0.1, 5)` has five by factors, `linspace(0.001, 0.1, 5)` by steps
+    ");
+    insta::assert_snapshot!(refused(&place, "check spec.toml seed=0..1"), @r"
+    error: the axis `seed`: `0..1` has one value, 0: the end is left out
+     --> argument:1:6
+      |
+    1 | seed=0..1
+      |      ^^^^
+      |
+      = hint: write `0`: one value needs no range
+    ");
+}
+
+#[test]
 fn metrics_of_other_programs() {
     let place = Sandbox::new(LINREG);
     assert_eq!(place.runner(&["spec.toml", "-q"]).code, Some(0));
