@@ -2,7 +2,10 @@
 
 use std::{io::ErrorKind, path::Path};
 
-use super::args::{CategoryRule, EvaluateOptions, ModelOptions, PredictOptions};
+use super::{
+    args::{CategoryRule, EvaluateOptions, ModelOptions, PredictOptions},
+    runs,
+};
 use crate::{
     data::{Input, RowOptions},
     host::escape_line,
@@ -61,6 +64,10 @@ fn input(path: &Path) -> Input {
 }
 
 pub(super) fn report(error: PredictError) -> Exit {
+    let error = match error {
+        PredictError::Report(error) => return runs::refuse(error),
+        other => other,
+    };
     match &error {
         PredictError::Input(failure) => refuse(failure),
         // The reader of the predictions has closed the pipe.

@@ -12,6 +12,7 @@ use super::{
     hosts,
     machine::machine_for,
     run::run,
+    runs,
 };
 use crate::{
     host::escape_line,
@@ -28,7 +29,7 @@ pub fn refit(options: &RefitOptions, begun: Instant) -> Result<Exit, Exit> {
         let hint = "`runner run --resume RUN` goes on with one that `refit` began";
         return Err(Exit::refused("`refit` begins a run, and `--resume` names another", Some(hint)));
     }
-    let best = find_best_run(&options.run).map_err(|e| Exit::refused(&e, e.hint()))?;
+    let best = find_best_run(&options.run).map_err(runs::refuse)?;
     let (spec, path) = spec_of(&best)?;
     let given = &options.start.run.words;
     let ends = ends(&best.folders);

@@ -2,7 +2,10 @@
 
 use std::path::{Path, PathBuf};
 
-use super::args::{AUTO, StartOptions};
+use super::{
+    args::{AUTO, StartOptions},
+    runs,
+};
 use crate::{
     record::RunDir,
     report::{Found, find_one},
@@ -29,7 +32,7 @@ pub fn requested(options: &StartOptions) -> Result<Resume, Exit> {
         Some(path) => match find_one(path) {
             Ok(Found::Run(folder)) => Ok(Resume::Run(RunDir::existing(named(folder)))),
             Ok(Found::Sweep(folder)) => Ok(Resume::Sweep(RunDir::existing(named(folder)))),
-            Err(e) => Err(Exit::refused(&e, e.hint())),
+            Err(e) => Err(runs::refuse(e)),
         },
     }
 }

@@ -1,13 +1,15 @@
 //! `runner list`, `latest`, `show`, `diff`: find runs and show them.
 
+use std::path::Path;
+
 use super::{
     args::{DiffOptions, ListOptions},
     terminal::{fit, terminal_width},
 };
 use crate::{
     host::escape_line,
-    record::output_width,
-    report::{self, Comparison, ListRequest, Question, ReportError},
+    record::{command_line, output_width},
+    report::{self, BestSetting, Comparison, ListRequest, Question, ReportError},
     run::{Exit, print, print_json},
 };
 
@@ -58,5 +60,28 @@ fn answer(text: Result<String, ReportError>) -> Result<Exit, Exit> {
 }
 
 pub(super) fn refuse(error: ReportError) -> Exit {
-    Exit::refused(&error, error.hint())
+    match &error {
+        ReportError::Several { path, .. } => {
+            Exit::refused(&error, one_of_several(path).as_deref().or(error.hint()))
+        }
+        _ => Exit::refused(&error, error.hint()),
+    }
+}
+
+/// A hint with the command of the newest of several runs, and that of the best; `None` if the newest cannot be read.
+fn one_of_several(path: &str) -> Option<String> {
+    let command = |run: &Path| {
+        let run = run.display().to_string();
+        let words = std::env::args().skip(1).map(|word| if word == path { run.clone() } else { word });
+        command_line(["runner".to_owned()].into_iter().chain(words))
+    };
+    let newest = report::latest(path).ok()?;
+    let of_newest = command(&newest);
+    Some(match BestSetting::of_path(path) {
+        Some(best) if best.folder == newest => format!("the newest is the best: `{of_newest}`"),
+        Some(best) => {
+            format!("the newest: `{of_newest}`; the best ({}): `{}`", best.words, command(&best.folder))
+        }
+        None => format!("the newest: `{of_newest}`"),
+    })
 }

@@ -11,8 +11,10 @@ use std::{
 use clap_complete::engine::{ArgValueCompleter, CompletionCandidate, PathCompleter, ValueCompleter};
 use serde_json::Value;
 
-use super::runs_dir;
-use crate::spec::{Kind, schema};
+use crate::{
+    record::runs_dir,
+    spec::{Kind, schema},
+};
 
 /// Completes the path of a run or sweep.
 pub fn run_path() -> ArgValueCompleter {

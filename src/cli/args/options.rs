@@ -8,10 +8,10 @@ use clap_complete::Shell;
 use super::{
     complete::run_path,
     model::{EvaluateOptions, ExportOptions, PredictOptions, named},
-    runs_dir,
     start::{CheckOptions, MOST_VIRTUAL_GPUS, ParityOptions, RefitOptions, StartOptions},
 };
 use crate::{
+    record::runs_dir,
     report::Format,
     spec::{
         duration,

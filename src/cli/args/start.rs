@@ -12,10 +12,12 @@ use super::{
     VIRTUAL_GPUS,
     complete::{run_path, spec_word},
     launch::LaunchOptions,
-    runs_dir,
     scale::{HostCounts, LinkOption},
 };
-use crate::spec::{Experiment, Spec, TrialSpec};
+use crate::{
+    record::runs_dir,
+    spec::{Experiment, Spec, TrialSpec},
+};
 
 /// Each virtual GPU has its own memory; a number above this is a typing error.
 pub(super) const MOST_VIRTUAL_GPUS: i64 = 64;

@@ -46,6 +46,11 @@ impl BestSetting {
         Ok(Self::new(&Comparison::from_runs(sweep::read(folder, &mut None)?)))
     }
 
+    /// The best setting of all runs and sweeps that a path names; `None` also if they have no order.
+    pub fn of_path(path: &str) -> Option<Self> {
+        Self::new(&Comparison::read(&[path.to_owned()], None).ok()?)
+    }
+
     /// As a JSON object.
     pub fn json(&self) -> Value {
         let Self { trial, folder, metric, value, count, .. } = self;

@@ -28,8 +28,8 @@ pub enum ReportError {
     Query { message: String, hint: Option<String> },
     #[error("no value of `{metric}` in {}", crate::units::counted(*runs as u64, "run"))]
     NoValues { metric: String, runs: usize },
-    #[error("`{path}` holds {count} runs, the last one in `{last}`")]
-    Several { path: String, count: usize, last: String },
+    #[error("`{path}` holds {count} runs")]
+    Several { path: String, count: usize },
     #[error("`{path}` is a sweep, and holds a run for each trial")]
     Sweep { path: String, hint: String },
     #[error("cannot read `{}`: {}", path.display(), reason(source))]
@@ -80,7 +80,7 @@ impl ReportError {
             ),
             Self::Query { hint, .. } => hint.as_deref(),
             Self::NoColumn { hint, .. } | Self::Sweep { hint, .. } => Some(hint),
-            Self::Several { .. } => Some("name the folder of one run"),
+            Self::Several { .. } => Some("name the folder of one"),
             Self::Pattern { .. }
             | Self::Parquet(_)
             | Self::Read { .. }

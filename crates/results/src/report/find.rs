@@ -10,7 +10,7 @@ use std::{
 };
 
 use super::ReportError;
-use crate::{host::open_regular, spec::nearest};
+use crate::{host::open_regular, record::runs_dir, spec::nearest};
 
 /// A folder that holds results.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -64,10 +64,7 @@ pub fn find_one(path: &str) -> Result<Found, ReportError> {
     let mut found = find(&[path.to_owned()])?;
     match (found.len(), found.pop()) {
         (1, Some(found)) => Ok(found),
-        (count, last) => {
-            let last = last.map(|(Found::Run(folder) | Found::Sweep(folder))| folder.display().to_string());
-            Err(ReportError::Several { path: path.to_owned(), count, last: last.unwrap_or_default() })
-        }
+        (count, _) => Err(ReportError::Several { path: path.to_owned(), count }),
     }
 }
 
@@ -168,11 +165,24 @@ pub(super) fn folders_in(folder: &Path) -> Result<Vec<PathBuf>, ReportError> {
     Ok(folders)
 }
 
-/// A folder next to the path whose name is similar.
+/// A folder in the runs folder that has the name, or one beside the path or there whose name is similar.
 fn near(path: &Path) -> Option<String> {
+    let meant = |path: PathBuf| Some(format!("did you mean `{}`?", path.display()));
+    let runs = runs_dir();
+    let in_runs = runs.join(path);
+    if in_runs.is_dir() {
+        return meant(in_runs);
+    }
     let name = path.file_name()?.to_str()?;
-    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let beside = folders_in(parent).ok()?;
-    let names = beside.iter().filter_map(|folder| folder.file_name()?.to_str());
-    Some(format!("did you mean `{}`?", path.with_file_name(nearest(name, names)?).display()))
+    let near_in = |folder: &Path| {
+        let inner = folders_in(folder).ok()?;
+        let names = inner.iter().filter_map(|folder| folder.file_name()?.to_str());
+        nearest(name, names).map(str::to_owned)
+    };
+    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+    match near_in(parent.unwrap_or(Path::new("."))) {
+        Some(near) => meant(path.with_file_name(near)),
+        None if parent.is_none() => meant(runs.join(near_in(&runs)?)),
+        None => None,
+    }
 }

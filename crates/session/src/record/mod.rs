@@ -83,7 +83,7 @@ pub use model_file::write_model;
 pub use plan_messages::{all_reduce, engine, weak_scaling};
 pub use recorder::{EventSender, Recorder};
 pub use remarks::{hardly_predicted, large_targets, one_class, remarks};
-pub use run_dir::RunDir;
+pub use run_dir::{RunDir, runs_dir};
 pub use run_log::RunLock;
 pub use second_signal::end_at_second_signal;
 pub use sweep_table::{SweepTable, TrialEnd};

@@ -55,6 +55,12 @@ pub struct RunDir {
     path: PathBuf,
 }
 
+/// Where runs are made and looked for: `RUNNER_RUNS_DIR`, or `runs` in the current folder.
+pub fn runs_dir() -> PathBuf {
+    let set = std::env::var_os("RUNNER_RUNS_DIR").filter(|dir| !dir.is_empty());
+    set.map_or_else(|| PathBuf::from("runs"), PathBuf::from)
+}
+
 impl RunDir {
     /// Makes `<runs_dir>/<name>/<UTC yyyymmddThhmmssZ>-<tail>/`; if it exists, `-2`, `-3`, ... is appended.
     /// The tail is the spec's hash, for a sweep `sweep-` and its hash.
