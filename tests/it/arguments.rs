@@ -275,8 +275,7 @@ fn a_word_that_is_nearly_a_command() {
         ),
         (
             "check spec.toml --weight-decay=0.1",
-            "error: no option `--weight-decay`\n  = hint: `KEY=VALUE` sets a key of the spec, such as \
-             `trainer.max_epochs=5`; `--help` lists the options\n",
+            "error: no option `--weight-decay`\n  = hint: keys have no dashes: `optimizer.sgd.weight_decay=0.1`\n",
         ),
         ("check spec.toml --trainer.max_epochs=3", "  = hint: keys have no dashes: `trainer.max_epochs=3`\n"),
     ] {

@@ -13,6 +13,105 @@ fn refused(place: &Sandbox, typed: &str) -> String {
 }
 
 #[test]
+fn commands_of_other_programs() {
+    let place = Sandbox::new(LINREG);
+    let removes = "`runner clean` removes runs and sweeps";
+    let ends =
+        "Ctrl-C ends a run, and `--resume` goes on with it; `runner cancel` ends a sweep's jobs on a cluster";
+    let sweeps =
+        "`runner SPEC.toml` runs every trial of the sweep in the spec; `KEY=1,2,4` after it sweeps a key";
+    for (typed, hint) in [
+        ("rm runs/p", removes),
+        ("delete runs/p", removes),
+        ("delte runs/p", removes),
+        ("stop", ends),
+        ("best", "`runner compare PATH` ranks runs, the best first"),
+        ("test runs/p", "did you mean `runner evaluate`?"),
+        ("fit spec.toml", "did you mean `runner run`?"),
+        ("init", "did you mean `runner new`?"),
+        ("ls", "did you mean `runner list`?"),
+        ("logs", "`run.log` in a run's folder is its log; `runner watch` shows a run while it trains"),
+        ("tensorboard", "`logging.tensorboard=true` has a run write what `tensorboard --logdir runs` shows"),
+        ("sweep spec.toml", sweeps),
+        ("tune spec.toml", sweeps),
+    ] {
+        let word = typed.split(' ').next().unwrap();
+        let message = format!("error: no command `{word}`\n  = hint: {hint}\n");
+        assert_eq!(refused(&place, typed), message);
+    }
+    // A spec may be called so.
+    let message = "error: cannot read `test`: no such file or directory\n";
+    assert_eq!(place.runner(&["run", "test"]).stderr, message);
+}
+
+#[test]
+fn options_of_other_programs() {
+    let place = Sandbox::new(LINREG);
+    for (typed, option, hint) in [
+        ("new csv q.toml --data penguins.csv", "--data", "did you mean `--from`?"),
+        ("spec.toml --lr 0.1", "--lr", "keys have no dashes: `optimizer.sgd.lr=0.1`"),
+        ("spec.toml --learning-rate=0.1", "--learning-rate", "keys have no dashes: `optimizer.sgd.lr=0.1`"),
+        ("spec.toml --batch-size 32 seed=1", "--batch-size", "keys have no dashes: `data.batch_size=32`"),
+        ("spec.toml --random-state 7", "--random-state", "keys have no dashes: `seed=7`"),
+        ("spec.toml --shuffle", "--shuffle", "keys have no dashes: `data.shuffle=VALUE`"),
+        (
+            "spec.toml --set lr=3",
+            "--set",
+            "`KEY=VALUE` after the spec sets a key, such as `trainer.max_epochs=5`",
+        ),
+        ("spec.toml --output-dir x", "--output-dir", "did you mean `--runs-dir`?"),
+        ("spec.toml --n-jobs 2", "--n-jobs", "did you mean `--jobs`?"),
+        ("spec.toml -j 2", "-j", "did you mean `--jobs`?"),
+        ("spec.toml -o x", "-o", "did you mean `--runs-dir`?"),
+        ("-c spec.toml", "-c", "the spec needs no option: `runner SPEC.toml`"),
+        ("-m spec.toml", "-m", "several values make a sweep: `seed=0..3`, `optimizer.sgd.lr=0.1,0.01`"),
+        (
+            "spec.toml --cpu",
+            "--cpu",
+            "a run uses the CPU unless its spec asks for GPUs: `devices.num_gpus=0`",
+        ),
+        (
+            "check spec.toml -n 2",
+            "-n",
+            "`KEY=VALUE` sets a key of the spec, such as `trainer.max_epochs=5`; `--help` lists the options",
+        ),
+        ("list --tag good", "--tag", "did you mean `--where 'tag = WORD'`?"),
+        ("list --status failed", "--status", "did you mean `--where 'status = failed'`?"),
+        ("list --limit 1", "--limit", "the newest come last: `runner list | tail -n 5`"),
+        ("list --wher x", "--wher", "did you mean `--where`?"),
+        ("list --zebra", "--zebra", "`runner list --help` lists the options"),
+        (
+            "clean --all",
+            "--all",
+            "`--keep-best 0` chooses all runs that have no tag, and `--yes` removes them",
+        ),
+        (
+            "export runs --format onnx",
+            "--format",
+            "the format's option takes the file: `--onnx FILE`, `--parquet FILE` or `--mlflow DIR`",
+        ),
+        (
+            "plot runs -o a.png",
+            "-o",
+            "`runner report RUN --png DIR` writes each chart as a PNG file, `--svg DIR` as an SVG file",
+        ),
+        ("compare runs --best", "--best", "the best stands above the table; `--top 1` shows it alone"),
+    ] {
+        let message = format!("error: no option `{option}`\n  = hint: {hint}\n");
+        assert_eq!(refused(&place, typed), message);
+    }
+}
+
+#[test]
+fn a_spec_that_is_not_named() {
+    let place = Sandbox::new(LINREG);
+    let missing = |hint: &str| format!("error: the spec is missing\n  = hint: {hint}\n");
+    assert_eq!(refused(&place, "--resume auto"), missing("name it: `runner SPEC.toml --resume auto`"));
+    assert_eq!(refused(&place, "-q"), missing("name it: `runner SPEC.toml`"));
+    assert_eq!(refused(&place, "check -q"), missing("it follows the command: `SPEC.toml`"));
+}
+
+#[test]
 fn a_range_of_one_value_tries_nothing() {
     let place = Sandbox::new(LINREG);
     insta::assert_snapshot!(refused(&place, "check spec.toml optimizer.sgd.lr=range(1e-3,1e-1)"), @r"

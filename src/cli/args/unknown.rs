@@ -1,0 +1,213 @@
+//! What a command or an option that there is not may mean: what other programs call it, or what it resembles.
+
+use std::path::Path;
+
+use clap::{
+    CommandFactory,
+    error::{ContextKind, ContextValue, ErrorKind},
+};
+
+use super::Cli;
+use crate::{
+    run::Exit,
+    spec::{key_of_option, nearest},
+};
+
+/// Commands of other programs, with a hint.
+const COMMANDS: [(&str, &str); 17] = [
+    ("retrain finalize", "did you mean `runner refit`?"),
+    ("train fit start", "did you mean `runner run`?"),
+    ("validate lint plan", "did you mean `runner check`?"),
+    ("infer inference apply", "did you mean `runner predict`?"),
+    ("eval score test", "did you mean `runner evaluate`?"),
+    ("init create template", "did you mean `runner new`?"),
+    ("ls ps runs", "did you mean `runner list`?"),
+    ("info describe summary", "did you mean `runner show`?"),
+    ("dashboard ui web", "did you mean `runner serve`?"),
+    ("resume continue", "`runner run --resume RUN` resumes a run or a sweep"),
+    ("extend", "`runner run --resume RUN trainer.max_epochs=N` gives a run more epochs"),
+    (
+        "sweep tune search hpo",
+        "`runner SPEC.toml` runs every trial of the sweep in the spec; `KEY=1,2,4` after it sweeps a key",
+    ),
+    ("rm remove delete prune", "`runner clean` removes runs and sweeps"),
+    (
+        "stop kill abort",
+        "Ctrl-C ends a run, and `--resume` goes on with it; `runner cancel` ends a sweep's jobs on a cluster",
+    ),
+    ("best top rank leaderboard", "`runner compare PATH` ranks runs, the best first"),
+    ("logs log tail", "`run.log` in a run's folder is its log; `runner watch` shows a run while it trains"),
+    ("tensorboard", "`logging.tensorboard=true` has a run write what `tensorboard --logdir runs` shows"),
+];
+
+/// Options of other programs, after the commands with which they are typed, with a hint.
+const OPTIONS: [(&str, &str, &str); 22] = [
+    (
+        "run check parity refit",
+        "set override param",
+        "`KEY=VALUE` after the spec sets a key, such as `trainer.max_epochs=5`",
+    ),
+    ("run check parity", "c f config spec file", "the spec needs no option: `runner SPEC.toml`"),
+    (
+        "run check parity refit",
+        "m multirun",
+        "several values make a sweep: `seed=0..3`, `optimizer.sgd.lr=0.1,0.01`",
+    ),
+    (
+        "run check parity refit",
+        "cpu",
+        "a run uses the CPU unless its spec asks for GPUs: `devices.num_gpus=0`",
+    ),
+    ("run check parity refit", "gpu cuda", "`devices.num_gpus=1` trains on a GPU"),
+    ("run check parity refit", "o", "did you mean `--runs-dir`?"),
+    ("run", "j", "did you mean `--jobs`?"),
+    ("list compare report", "tag tags", "did you mean `--where 'tag = WORD'`?"),
+    ("list compare report", "status state", "did you mean `--where 'status = failed'`?"),
+    ("list compare report", "filter query", "did you mean `--where EXPR`?"),
+    ("list", "limit n top head last", "the newest come last: `runner list | tail -n 5`"),
+    ("list", "csv", "`runner compare PATH --export csv` prints one row per run"),
+    ("compare", "limit n", "did you mean `--top`?"),
+    ("compare", "best", "the best stands above the table; `--top 1` shows it alone"),
+    ("compare", "csv json o out output", "`--export csv` prints one row per run, `--export json` an object"),
+    ("clean", "all", "`--keep-best 0` chooses all runs that have no tag, and `--yes` removes them"),
+    ("clean", "f force y", "did you mean `--yes`?"),
+    ("clean", "n dry_run", "leave it out: without `--yes` nothing is removed"),
+    (
+        "export",
+        "f format to o out output",
+        "the format's option takes the file: `--onnx FILE`, `--parquet FILE` or `--mlflow DIR`",
+    ),
+    (
+        "plot",
+        "o out output save",
+        "`runner report RUN --png DIR` writes each chart as a PNG file, `--svg DIR` as an SVG file",
+    ),
+    ("predict evaluate", "d i data input", "the rows follow the run, without an option: `RUN DATA`"),
+    ("new", "d data input csv", "did you mean `--from`?"),
+];
+
+/// Refuses a first word that is neither a file nor an override, but nearly a spec or, where no command precedes it, a command here or of
+/// another program.
+pub(super) fn refuse_command(word: &str, is_named: bool) -> Result<(), Exit> {
+    if Path::new(word).exists() || word.starts_with('~') || word.contains(['=', '.', '/']) {
+        return Ok(());
+    }
+    let spec = format!("{word}.toml");
+    let hint = match Path::new(&spec).is_file() {
+        true => Some(format!("did you mean `runner {spec}`?")),
+        false if is_named => None,
+        false => command_called(word),
+    };
+    let Some(hint) = hint else { return Ok(()) };
+    Err(Exit::refused(format!("no command `{word}`"), Some(&hint)))
+}
+
+/// A hint on the command that a word means.
+fn command_called(word: &str) -> Option<String> {
+    let elsewhere = |word: &str| COMMANDS.into_iter().find(|(words, _)| has(words, word));
+    let cli = Cli::command();
+    let near = || nearest(word, cli.get_subcommands().map(clap::Command::get_name));
+    // A slip of a short word may be any word.
+    let long = COMMANDS.iter().flat_map(|(words, _)| words.split(' ')).filter(|word| word.len() > 4);
+    let slip = || elsewhere(nearest(word, long)?);
+    let hint = |(_, hint): (&str, &str)| hint.to_owned();
+    let named = || near().map(|name| format!("did you mean `runner {name}`?"));
+    elsewhere(word).map(hint).or_else(named).or_else(|| slip().map(hint))
+}
+
+/// Whether `word` is one of `words`.
+fn has(words: &str, word: &str) -> bool {
+    words.split(' ').any(|own| own == word)
+}
+
+/// Error and hint for an option that the command does not have.
+pub(super) fn option(error: &clap::Error, arguments: &[String]) -> Option<(String, String)> {
+    let Some(ContextValue::String(option)) = error.get(ContextKind::InvalidArg) else { return None };
+    let typed = option.split('=').next().unwrap_or_default();
+    let name = typed.trim_start_matches('-').replace('-', "_");
+    let is_option = typed.starts_with('-') && name.starts_with(char::is_alphabetic);
+    if error.kind() != ErrorKind::UnknownArgument || !is_option {
+        return None;
+    }
+    let mut cli = Cli::command();
+    cli.build();
+    let command = arguments.get(1).and_then(|word| cli.find_subcommand(word));
+    let run = cli.find_subcommand("run")?;
+    let command = command.unwrap_or(run);
+    let is_of_run =
+        || run.get_opts().any(|own| own.get_long() == typed.strip_prefix("--") && !own.is_hide_set());
+    if ["check", "parity"].contains(&command.get_name()) && is_of_run() {
+        let hint = format!("leave it out: `{}` starts no run", command.get_name());
+        return Some((format!("`{typed}` is an option of `runner run`"), hint));
+    }
+    let elsewhere =
+        OPTIONS.into_iter().find(|(of, words, _)| has(of, command.get_name()) && has(words, &name));
+    let hint = elsewhere
+        .map(|(_, _, hint)| hint.to_owned())
+        .or_else(|| runs_dir_as_path(command, typed, arguments))
+        .or_else(|| near_option(command, &name))
+        .or_else(|| key(command, typed, arguments))
+        .unwrap_or_else(|| match takes_keys(command) {
+            true => "`KEY=VALUE` sets a key of the spec, such as `trainer.max_epochs=5`; `--help` lists the options"
+                .to_owned(),
+            false => format!("`runner {} --help` lists the options", command.get_name()),
+        });
+    Some((format!("no option `{typed}`"), hint))
+}
+
+/// A hint on the command's option that is called nearly so.
+fn near_option(command: &clap::Command, name: &str) -> Option<String> {
+    let visible = command.get_opts().filter(|option| !option.is_hide_set());
+    let names: Vec<String> =
+        visible.filter_map(|option| Some(option.get_long()?.replace('-', "_"))).collect();
+    let near = nearest(name, names.iter().map(String::as_str)).filter(|_| name.len() > 1)?;
+    Some(format!("did you mean `--{}`?", near.replace('_', "-")))
+}
+
+/// Whether the command takes keys of a spec.
+fn takes_keys(command: &clap::Command) -> bool {
+    ["run", "check", "parity", "refit"].contains(&command.get_name())
+}
+
+/// A hint on the key of the spec that is typed as an option, such as `--seed 2`.
+fn key(command: &clap::Command, typed: &str, arguments: &[String]) -> Option<String> {
+    // A run stands for its spec.
+    let spec = arguments.iter().skip(1).find_map(|word| {
+        let inner = Path::new(word).join("spec.toml");
+        let path = if word.ends_with(".toml") { Path::new(word).to_owned() } else { inner };
+        path.is_file().then_some(path)
+    });
+    let name = typed.strip_prefix("--").filter(|_| takes_keys(command))?;
+    let key = key_of_option(name, spec.as_deref())?;
+    Some(format!("keys have no dashes: `{key}={}`", value(typed, arguments)?))
+}
+
+/// The value that an option was given.
+fn value(typed: &str, arguments: &[String]) -> Option<String> {
+    let mut words = arguments.iter();
+    let word = words.find(|word| word.split('=').next() == Some(typed))?;
+    let next = words.next().filter(|next| !next.starts_with("--")).map_or("VALUE", |next| next);
+    Some(word.split_once('=').map_or(next, |(_, value)| value).to_owned())
+}
+
+/// A hint on `--runs-dir DIR` of a command that takes the folder itself.
+fn runs_dir_as_path(command: &clap::Command, typed: &str, arguments: &[String]) -> Option<String> {
+    let folder = value(typed, arguments).filter(|_| typed == "--runs-dir")?;
+    let name = command.get_name();
+    Some(format!("`{name}` takes the folder itself: `runner {name} {folder}`"))
+}
+
+/// Error and hint for `--dry-run` and `--gpus N`, which are for a cluster's tasks.
+pub(super) fn option_of_no_cluster(error: &clap::Error, arguments: &[String]) -> Option<(String, String)> {
+    if error.kind() != ErrorKind::MissingRequiredArgument {
+        return None;
+    }
+    if arguments.iter().any(|word| word == "--dry-run") {
+        let spec = arguments.iter().find(|word| word.ends_with(".toml")).map_or("SPEC.toml", |spec| spec);
+        let hint = format!("`runner check {spec}` prints what would happen, and starts nothing");
+        return Some(("`--dry-run` prints the script of `--launcher`".to_owned(), hint));
+    }
+    let count = value("--gpus", arguments)?;
+    let hint = format!("`devices.num_gpus={count}` trains on GPUs of this machine");
+    Some(("`--gpus` is for the tasks of `--launcher`".to_owned(), hint))
+}
