@@ -152,6 +152,9 @@ fn a_metric_that_no_run_has() {
       = hint: `--metric` takes a column of `metrics.csv`, such as `loss` or `validation.loss`; `logging.metrics` adds columns
     ");
     assert_eq!(place.runner(&["plot", "none"]).code, Some(2));
+    let ended = place.runner(&["plot", "runs/one", "--metric", "val_loss"]);
+    let message = "error: no value of `val_loss` in 1 run\n  = hint: did you mean `validation.loss`?\n";
+    assert_eq!((ended.code, ended.stderr.as_str()), (Some(2), message));
 }
 
 /// With color, escape codes surround each cell of a curve; the terminal's default colour is left alone.
@@ -186,6 +189,17 @@ fn legends_fit_and_name_what_is_hidden() {
        last 0.001953
     ++ runs/three
        last 0.5000, lowest 0.5000 at step 8
+    ");
+    // Nearly equal curves meet in the same cells.
+    let nearly = halving(16).replace("1,1,train,8,32,", "1,1,train,8,32.01,");
+    run(&place, "two", &nearly);
+    let ended = place.runner(&["plot", "runs/one", "runs/two", "--metric", "train.loss", "--width", "80"]);
+    let (_, legend) = ended.stdout.rsplit_once("\n\n").unwrap();
+    insta::assert_snapshot!(legend, @r"
+    •• runs/one
+       hidden by curves below: last 0.0009766, lowest 0.0009766 at step 16
+    xx runs/two
+       last 0.0009766, lowest 0.0009766 at step 16, highest 32.01 at step 1
     ");
     let ended = place.runner(&["plot", "runs/one", "--metric", "split"]);
     assert!(ended.stderr.starts_with("error: no value of `split` in 1 run\n"), "{}", ended.stderr);

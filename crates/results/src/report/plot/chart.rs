@@ -43,6 +43,7 @@ const SYMBOLS: [char; 8] = ['•', 'x', '+', 'o', '*', '#', '%', '@'];
 /// A chart with its title above and its legend below.
 pub(super) fn draw(title: &str, curves: &[Series], style: &Style) -> String {
     let mut text = format!("{title}\n\n");
+    let mut visible = Vec::new();
     let ends = |f: fn(f64, f64) -> f64, pick: fn((f64, f64)) -> f64, start: f64| {
         curves.iter().flat_map(Series::points).map(pick).fold(start, f)
     };
@@ -55,9 +56,9 @@ pub(super) fn draw(title: &str, curves: &[Series], style: &Style) -> String {
         let strong = curves.iter().filter(|curve| !curve.is_pale);
         let is_log = !style.linear && is_log(strong.flat_map(Series::points).map(|point| point.1));
         let axis = if is_log { Axis::logarithmic(low, high, most) } else { Axis::new(low, high, most, true) };
-        axes(&mut text, curves, style, &axis, steps);
+        visible = axes(&mut text, curves, style, &axis, steps);
     }
-    legend(&mut text, curves, style);
+    legend(&mut text, curves, style, &visible);
     text
 }
 
@@ -130,7 +131,14 @@ impl Axis {
     }
 }
 
-fn axes(text: &mut String, curves: &[Series], style: &Style, axis: &Axis, [first, last]: [f64; 2]) {
+/// Draws the curves between their axes; returns those of which a cell can be seen.
+fn axes(
+    text: &mut String,
+    curves: &[Series],
+    style: &Style,
+    axis: &Axis,
+    [first, last]: [f64; 2],
+) -> Vec<usize> {
     let labels: Vec<String> = axis.ticks.iter().map(|tick| tick_label(*tick)).collect();
     let margin = labels.iter().map(String::len).max().unwrap_or(0) + 1;
     let mut canvas = Canvas::new(style.width.saturating_sub(margin + 2).clamp(16, 400), style.height.max(4));
@@ -165,6 +173,8 @@ fn axes(text: &mut String, curves: &[Series], style: &Style, axis: &Axis, [first
         text.truncate(end + text[end..].trim_end_matches(' ').len());
         text.push('\n');
     }
+    let cells = (0..canvas.height).flat_map(|row| canvas.row(row));
+    let visible = cells.flatten().map(|(_, curve)| curve).collect();
     let _ = writeln!(text, "{:margin$} └{}", "", "─".repeat(canvas.width));
     let [first, last] = [first, last].map(|step| units::count(step as u64));
     let middle = canvas.width.saturating_sub(first.len() + "step".len());
@@ -175,6 +185,7 @@ fn axes(text: &mut String, curves: &[Series], style: &Style, axis: &Axis, [first
         "step",
         middle = middle.saturating_sub(last.len()) + 4
     );
+    visible
 }
 
 /// Formats as `0.001`, or as `1e-5` if that is shorter.
@@ -201,7 +212,7 @@ fn mark(dots: char, curve: usize, curves: &[Series], style: &Style) -> String {
 
 /// A line per curve: its name, and its last, lowest and highest value. If that is wider than the chart, the
 /// values go below the name, as many as fit.
-fn legend(text: &mut String, curves: &[Series], style: &Style) {
+fn legend(text: &mut String, curves: &[Series], style: &Style, visible: &[usize]) {
     let longest = curves.iter().map(|curve| curve.name.chars().count()).max().unwrap_or(0);
     let most = style.width.saturating_sub("  xx ".len()).max(8);
     for (number, curve) in curves.iter().enumerate() {
@@ -209,7 +220,12 @@ fn legend(text: &mut String, curves: &[Series], style: &Style) {
         let name = shortened(&escape_line(&curve.name), most);
         let words = match curves[number + 1..].iter().any(|other| other.is_drawn_as(curve)) {
             true => vec!["hidden by an equal curve below".to_owned()],
-            false => figures(curve),
+            false if curve.last().is_none() || visible.contains(&number) => figures(curve),
+            false => {
+                let hidden = "hidden by curves below";
+                let all = figures(curve).into_iter().map(|words| format!("{hidden}: {words}"));
+                all.chain([hidden.to_owned()]).collect()
+            }
         };
         let width = longest.min(most);
         let fits = |taken: usize| move |words: &&String| taken + words.chars().count() <= style.width;

@@ -10,11 +10,16 @@ use super::{
     find::{find, is_sweep, run_folders},
     grouping::distinct,
     leaves::Leaves,
-    live, parallel,
+    live,
+    metrics_file::MetricCurves,
+    parallel,
     run::more_is_better,
     series::Series,
 };
-use crate::{spec::Monitor, units};
+use crate::{
+    spec::{Monitor, nearest},
+    units,
+};
 pub use chart::Style;
 use chart::draw;
 pub(super) use chart::{Axis, is_log, shortened, tick_label};
@@ -46,9 +51,9 @@ pub fn plot(request: &PlotRequest<'_>) -> Result<String, ReportError> {
         Some((split @ ("train" | "validation"), column)) => (Some(split), column),
         _ => (None, &*metric),
     };
-    let Read { all, mut runs, with_values, with_split } = Read::new(&folders, column)?;
+    let Read { mut runs, with_values, with_split } = Read::new(&folders, column)?;
     if runs.is_empty() {
-        return Err(ReportError::NoValues { metric, runs: all });
+        return Err(without_values(metric, &folders));
     }
     let mut title = Vec::new();
     let curves: Vec<Series> = if let [run] = &mut runs[..] {
@@ -80,16 +85,28 @@ pub fn plot(request: &PlotRequest<'_>) -> Result<String, ReportError> {
         runs.into_iter().map(one).filter(|series| !series.is_empty()).collect()
     };
     if curves.is_empty() {
-        return Err(ReportError::NoValues { metric, runs: all });
+        return Err(without_values(metric, &folders));
     }
     let style = Style { linear: request.style.linear || more_is_better(column), ..request.style };
     Ok(draw(&title.join("; "), &curves, &style))
 }
 
-/// The curves that may be drawn, in the order of their runs, and how many runs there are.
+/// No run has values of a metric; perhaps of one that is called nearly so.
+fn without_values(metric: String, folders: &[PathBuf]) -> ReportError {
+    let curves = folders.first().and_then(|folder| live::curves(&folder.join("metrics.csv")).ok());
+    let of_splits = |(name, splits): MetricCurves| {
+        let has_values = SPLITS.into_iter().zip(splits).filter(|(_, series)| !series.is_empty());
+        has_values.map(|(split, _)| format!("{split}.{name}")).collect::<Vec<_>>()
+    };
+    let names: Vec<String> = curves.into_iter().flatten().flat_map(of_splits).collect();
+    let words = names.iter().flat_map(|name| [&name[..], name.split_once('.').map_or(name, |(_, own)| own)]);
+    let near = nearest(&metric, words).map(|near| format!("did you mean `{near}`?"));
+    ReportError::NoValues { metric, runs: folders.len(), near }
+}
+
+/// The curves that may be drawn, in the order of their runs.
 #[derive(Default)]
 struct Read {
-    all: usize,
     runs: Vec<Curves>,
     with_values: usize,
     /// Those that have values of each of [`SPLITS`].
@@ -99,7 +116,7 @@ struct Read {
 impl Read {
     /// Of many runs only the best are in memory.
     fn new(folders: &[PathBuf], column: &str) -> Result<Self, ReportError> {
-        let mut read = Self { all: folders.len(), ..Self::default() };
+        let mut read = Self::default();
         for folders in folders.chunks(AT_ONCE) {
             for run in parallel::map(folders, |folder| Curves::read(folder, column)) {
                 let run = run?;
