@@ -30,12 +30,13 @@ fn initial_weights_that_do_not_fit() {
         (&init[..300], "invalid header length"),
         (&init[..init.len() - 1], "incomplete metadata, file not fully covered"),
         (&b"{\"0.weight\": 1}                "[..], "header too large"),
+        (&b"PK\x03\x04\x00\x00\x08\x08archive/data.pkl"[..], "it is of `torch.save`"),
     ] {
         assert_eq!(
             refused_init(bytes, &[]),
             format!(
                 "error: not a safetensors file: {words}\n--> init.safetensors\n \
-                 = hint: write it with `safetensors.torch.save_file`\n"
+                 = hint: after `pip install safetensors`: `safetensors.torch.save_file(model.state_dict(), FILE)`\n"
             )
         );
     }

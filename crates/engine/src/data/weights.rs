@@ -57,10 +57,11 @@ fn read(path: &Path, wanted: &[(String, Vec<usize>)], prefix: Option<&str>) -> R
     let at_file = |message: String| file::problem(path, message);
     let bytes = file::read(path, "model.init.file").map_err(|problem| vec![problem])?;
     let tensors = SafeTensors::deserialize(&bytes).map_err(|e| {
-        vec![
-            at_file(format!("not a safetensors file: {e}"))
-                .hint("write it with `safetensors.torch.save_file`"),
-        ]
+        // What `torch.save` writes is a ZIP file, that of old versions a pickle.
+        let is_torch = bytes.starts_with(b"PK\x03\x04") || bytes.starts_with(b"\x80\x02");
+        let what = if is_torch { "it is of `torch.save`".to_owned() } else { e.to_string() };
+        let hint = "after `pip install safetensors`: `safetensors.torch.save_file(model.state_dict(), FILE)`";
+        vec![at_file(format!("not a safetensors file: {what}")).hint(hint)]
     })?;
     let mut problems = Vec::new();
     let mut weights = Weights::new();
