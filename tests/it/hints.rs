@@ -194,3 +194,14 @@ fn metrics_of_other_programs() {
         assert!(ended.starts_with(&begin), "{ended}");
     }
 }
+
+/// Seeds pair runs in other programs.
+#[test]
+fn an_export_of_repeats_has_their_seeds() {
+    let place = Sandbox::new(LINREG);
+    let run = place.run(&["-q", "optimizer.sgd.lr=0.03,0.01", "sweep.repeats=2"]);
+    assert_eq!(run.ended.code, Some(0), "{:?}", run.ended);
+    let ended = place.runner(&["compare", run.runs.to_str().unwrap(), "--export", "csv"]);
+    let table = super::process::Table::read(&ended.stdout);
+    assert_eq!(table.column("seed"), ["0", "0", "1", "1"]);
+}

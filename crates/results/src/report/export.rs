@@ -186,6 +186,9 @@ impl Comparison {
         for axis in &self.axes {
             columns.words(axis, |run| run.written(axis).unwrap_or_default().to_owned());
         }
+        if !self.axes.iter().any(|axis| axis == "seed") {
+            columns.words("seed", |run| run.axis("seed").unwrap_or_default().to_owned());
+        }
         columns.words("reason", |run| run.reason.clone());
         for figure in
             summary_columns().into_iter().filter(|c| *c != "reason" && !self.axes.iter().any(|a| a == c))
