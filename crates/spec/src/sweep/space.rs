@@ -226,8 +226,8 @@ fn range([from, to, step]: [Number; 3], text: &str) -> Result<Space, NoSpace> {
         };
         return Err(NoSpace { message: format!("`{text}`: {why}"), hint });
     }
-    if n == 1.0 {
-        return Err(one_value([from, to, step].map(|number| number.value), text));
+    if n == 1.0 && (to.value - from.value).abs() < step.value.abs() {
+        return Err(too_short([from, to, step].map(|number| number.value), text));
     }
     let decimals =
         [from, step].map(|x| x.value.to_string().split_once('.').map_or(0, |(_, rest)| rest.len()));
@@ -243,20 +243,15 @@ fn range([from, to, step]: [Number; 3], text: &str) -> Result<Space, NoSpace> {
     values.map(Space::Values).ok_or_else(|| wrong(text, "its values do not fit into 64 bits"))
 }
 
-/// A sweep of one value tries nothing: the step is left out, or the end was thought to be in.
-fn one_value([from, to, step]: [f64; 3], text: &str) -> NoSpace {
-    let (why, hint) = if to - from == step {
-        ("the end is left out".to_owned(), format!("write `{from}`: one value needs no range"))
-    } else {
-        let spaced = match from.min(to) > 0.0 {
-            true => format!(
-                "`logspace({from}, {to}, 5)` has five by factors, `linspace({from}, {to}, 5)` by steps"
-            ),
-            false => format!("`linspace({from}, {to}, 5)` has five"),
-        };
-        (format!("its step is {step}"), spaced)
+/// The step is left out, or too large.
+fn too_short([from, to, step]: [f64; 3], text: &str) -> NoSpace {
+    let hint = match from.min(to) > 0.0 {
+        true => {
+            format!("`logspace({from}, {to}, 5)` has five by factors, `linspace({from}, {to}, 5)` by steps")
+        }
+        false => format!("`linspace({from}, {to}, 5)` has five"),
     };
-    NoSpace { message: format!("`{text}` has one value, {from}: {why}"), hint }
+    NoSpace { message: format!("`{text}` has one value, {from}: its step is {step}"), hint }
 }
 
 /// `n` values from one end to the other; the ends are kept as written. If the ends are integers and all
@@ -363,7 +358,6 @@ mod tests {
             ("5..5", "`5..5`: no values: the end is left out"),
             ("range(1e-3,1e-1)", "`range(1e-3,1e-1)` has one value, 0.001: its step is 1"),
             ("range(0, 1, 2)", "`range(0, 1, 2)` has one value, 0: its step is 2"),
-            ("0..1", "`0..1` has one value, 0: the end is left out"),
             ("5..1", "`5..1`: no values: its step leads away from its end"),
             ("range(0, 1, 0)", "`range(0, 1, 0)`: its step is 0"),
             ("0..999999", "`0..999999`: 999999 values, more than 100000 trials"),
