@@ -8,7 +8,7 @@ use crate::{
     event::{Outcome, Status},
     host::load::{self, Load, TOO_BUSY},
     plan::{Engine, Machine, PlanError, Trial},
-    record::{others_used, text_table},
+    record::{others_used, text_table, too_busy},
     report::{Estimate, holm, sign_test},
     run::{Datasets, Exit, Planned, Prepared, prepare, print, refuse},
     spec::{EngineChoice, Experiment, Placement, Policy, Rule, Spec},
@@ -87,7 +87,7 @@ fn obstacle(trial: &Trial) -> Option<String> {
         return Some("settings are tried on one host".to_owned());
     }
     let step_s = trial.lower_bound.settled_s(1);
-    (step_s > LONGEST_STEP_S).then(|| format!("a step takes at least {}", units::seconds(step_s)))
+    (step_s > LONGEST_STEP_S).then(|| format!("a step takes about {}", units::seconds(step_s)))
 }
 
 /// The settings to try, and descriptions of those left out and why.
@@ -233,12 +233,8 @@ fn rows_per_s(trial: &Trial, datasets: &mut Datasets) -> Result<f64, String> {
 
 /// What others took of the machine meanwhile: too much for a verdict, or enough to be worth a word.
 fn beside(load: &Load) -> Option<String> {
-    let [others, most] = [load.others(), TOO_BUSY].map(units::percent);
-    if load.others() > TOO_BUSY {
-        return Some(format!(
-            "  no verdict: other processes used {others} of the cores meanwhile, more than {most}; try again while the \
-             machine is quiet\n"
-        ));
+    if let Some(words) = too_busy(load.others()) {
+        return Some(format!("  no verdict: {words}\n"));
     }
     let others = others_used(load)?;
     Some(format!("  {others} meanwhile: on a quiet machine other settings may be faster\n"))

@@ -1,14 +1,14 @@
 //! Describes one planned trial, for `runner check`.
 
-use std::fmt::Write;
-
-use super::measure::{self, MeasuredOn, Measurement};
+use super::{
+    measure::{self, MeasuredOn, Measurement},
+    page::Page,
+};
 use crate::{
     data::Dataset,
-    host,
     plan::{DeviceId, Engine, Machine, Movement, Trial, sum_of, transfers},
     program::{Role, StepSource},
-    record::{self, cause, devices_in_words, of_build, text_table},
+    record::{self, cause, devices_in_words, text_table, too_busy},
     report::Estimate,
     run::bf16_unit,
     spec::{Every, Rule},
@@ -19,6 +19,9 @@ use crate::{
 /// Maximum number of remarks about the data shown; a wide table may have one per column, and `run.log` has
 /// all of them.
 const NOTES: usize = 8;
+
+/// A file that is to survive a power cut takes longer than this, in seconds.
+const SHORT_S: f64 = 1e-3;
 
 /// About how many steps of a schedule are looked at for its highest rate.
 const MOST_LOOKS: u64 = 10_000;
@@ -49,7 +52,7 @@ pub fn describe(trial: &Trial, machine: &Machine, dataset: &Dataset) -> String {
     moves(&mut page, trial);
     memory(&mut page, trial, machine);
     page.build();
-    page.0
+    page.into_text()
 }
 
 /// The resources that a compiled step needs on its multiprocessor.
@@ -133,44 +136,6 @@ fn memory(page: &mut Page, trial: &Trial, machine: &Machine) {
     page.list("memory", lines.into_iter());
 }
 
-/// Lines with a name and a value; further lines of a value are indented below it.
-pub(super) struct Page(String);
-
-impl Page {
-    pub(super) fn new(title: &str) -> Self {
-        Self(format!("{title}\n\n"))
-    }
-
-    /// The complete text.
-    pub(super) fn into_text(self) -> String {
-        self.0
-    }
-
-    /// Adds a name with several lines.
-    pub(super) fn list(&mut self, name: &str, lines: impl Iterator<Item = String>) {
-        for (i, line) in lines.enumerate() {
-            self.row(if i == 0 { name } else { "" }, line);
-        }
-    }
-
-    pub(super) fn row(&mut self, name: &str, value: impl AsRef<str>) {
-        let _ = writeln!(self.0, "  {name:<10} {}", value.as_ref()); // writing to a String cannot fail
-    }
-
-    /// Notes the kind of build if that makes times misleading.
-    pub(super) fn build(&mut self) {
-        if let Some(words) = of_build(host::BUILD) {
-            self.row("build", words);
-        }
-    }
-
-    pub(super) fn more(&mut self, lines: impl IntoIterator<Item = String>) {
-        for line in lines {
-            self.row("", line);
-        }
-    }
-}
-
 fn data(page: &mut Page, trial: &Trial, notes: &[String]) {
     let facts = trial.facts;
     let target = match facts.classes {
@@ -252,11 +217,18 @@ fn checkpoints(page: &mut Page, trial: &Trial) {
         Every::Steps(n) => (units::counted(n, "step"), Some(trial.steps / n)),
         Every::Minutes(n) => (format!("{} min", units::exact(n)), None),
     };
+    let own_s = count
+        .map(|count| trial.lower_bound.settled_s(trial.threads) * trial.steps as f64 / count.max(1) as f64);
     let count = count.map_or(String::new(), |count| format!(", {} in all", units::count(count.max(1))));
     let layout = &trial.programs.layout;
     let numbers = [Role::Values, Role::State, Role::Best].into_iter().filter_map(|role| layout.of_role(role));
     let bytes = 4 * numbers.map(|slice| slice.len as u64).sum::<u64>();
     page.row("checkpoint", format!("every {often}{count}; {} each", units::bytes(bytes)));
+    let key = rule.every.name();
+    let short = own_s.filter(|own_s| *own_s < SHORT_S).map(units::seconds);
+    page.more(short.map(|steps| {
+        format!("each follows some {steps} of steps, and writing it takes longer: a larger `checkpoint.{key}` saves time")
+    }));
 }
 
 fn cost(page: &mut Page, trial: &Trial, dataset: &Dataset) {
@@ -272,35 +244,34 @@ fn cost(page: &mut Page, trial: &Trial, dataset: &Dataset) {
         ),
     );
     let parts = lower_bound.by(trial.threads);
-    let measured = match measure::step(trial, dataset) {
-        Ok(Some(Measurement { step_s, rows, instrument })) => {
+    let measured = measure::step(trial, dataset);
+    let measured = match measured.map(|step| step.map(|step| (too_busy(step.others), step))) {
+        Ok(Some((Some(words), _))) => format!("not measured: {words}"),
+        Ok(Some((None, Measurement { step_s, rows, instrument, .. }))) => {
+            // The choice of the engine measured the same.
+            let tried_s = trial.engine_reason.tried_s(trial.threads).filter(|_| rows == MeasuredOn::Blank);
+            let step_s = tried_s.map_or(step_s, |[_, step_s]| step_s);
             let alone = if trial.world_size() > 1 { ", without the all-reduce" } else { "" };
             let rows = match rows {
                 MeasuredOn::File => "rows of the file",
                 MeasuredOn::Blank if trial.facts.in_file() => "blank rows, without reading any from the file",
                 MeasuredOn::Blank => "blank rows",
             };
-            format!(
-                "{} measured on {rows}{alone}{}",
-                units::seconds(step_s),
-                instrument.map(timing).unwrap_or_default()
-            )
+            let timing = instrument.map(timing).unwrap_or_default();
+            format!("{} measured on {rows}{alone}{timing}", units::seconds(step_s))
         }
         Ok(None) => format!("not measured: longer than {}", units::seconds(measure::LONGEST_STEP_S)),
         Err(e) => format!("not measured: {e}"),
     };
     if trial.engine.is_gpu() && !lower_bound.rates.processor.is_gpu() {
         // These rates are the CPU's; GPU estimates are shown with the engine.
-        let more = "; `runner devices --measure` measures the rates that a lower bound is made of";
+        let more = "; `runner devices --measure` measures the rates that an estimate is made of";
         return page.more([format!("{measured}{more}")]);
     }
-    let of = if lower_bound.rates.processor.is_gpu() && trial.world_size() > 1 {
-        " of the slowest GPU"
-    } else {
-        ""
-    };
+    let of_several = lower_bound.rates.processor.is_gpu() && trial.world_size() > 1;
+    let of = if of_several { " of the slowest GPU" } else { "" };
     page.more([format!(
-        "at least {} by {} rates{of}, bound by {}; {measured}",
+        "about {} by {} rates{of}, bound by {}; {measured}",
         units::seconds(parts.total_s()),
         lower_bound.rates.origin.name(),
         cause(parts.bound(), lower_bound.rates.processor)

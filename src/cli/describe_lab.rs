@@ -1,6 +1,6 @@
 //! The page of `runner check` for products, copies and steps over tensors.
 
-use super::describe::{Page, flop};
+use super::{describe::flop, page::Page};
 use crate::{
     plan::lab::{LabTrial, Outlook, Work},
     record::devices_in_words,

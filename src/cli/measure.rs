@@ -1,4 +1,4 @@
-//! Measures a step's time, to show it beside its lower bound, and the cost of timing its phases: runs a few
+//! Measures a step's time, to show it beside its estimate, and the cost of timing its phases: runs a few
 //! steps on blank rows, or on rows of the file if steps fetch their rows from it.
 
 use std::time::{Duration, Instant};
@@ -7,6 +7,7 @@ use crate::{
     cuda::RankLink,
     data::{Dataset, Store},
     device::{DeviceError, Grain},
+    host::load::{self, Use},
     plan::{DeviceId, ReadCost, Trial},
     report::Estimate,
     run::{Stepper, executor},
@@ -31,6 +32,8 @@ pub struct Measurement {
     /// What timing the phases adds, relative to a block without it; from pairs of blocks with and without.
     /// `None` if a run of this trial only times blocks.
     pub instrument: Option<Estimate>,
+    /// Share of the processors' time that others took meanwhile, where the step needs these.
+    pub others: f64,
 }
 
 /// The rows that a step was measured on.
@@ -79,6 +82,7 @@ pub fn step(trial: &Trial, dataset: &Dataset) -> Result<Option<Measurement>, Dev
         None => Stepper::new(trial, executor, steps, MOST_NUMBERS)?,
     };
     let (mut plain, mut extra) = (Vec::new(), Vec::new());
+    let before = load::sample().filter(|_| place == DeviceId::Cpu);
     let begun = Instant::now();
     // The first block only fills the caches.
     while plain.len() < 2 || begun.elapsed() < LONG {
@@ -91,11 +95,13 @@ pub fn step(trial: &Trial, dataset: &Dataset) -> Result<Option<Measurement>, Dev
             break;
         }
     }
+    let used = before.zip(load::sample()).and_then(|(before, after)| Use::between(&before, &after));
     plain.sort_unstable_by(f64::total_cmp);
     Ok(Some(Measurement {
         step_s: plain[plain.len() / 2] / stepper.steps() as f64,
         rows,
         instrument: Estimate::from_values(&extra).filter(|estimate| estimate.count > 5),
+        others: used.map_or(0.0, |used| used.others),
     }))
 }
 

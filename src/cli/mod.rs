@@ -24,6 +24,7 @@ mod link;
 mod machine;
 mod measure;
 mod missing_cells;
+mod page;
 mod parity;
 mod plot;
 mod png;

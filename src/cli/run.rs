@@ -204,7 +204,7 @@ fn execute<P: Kind>(mut session: Session<'_, P>, machine: &Machine, start: &Star
 }
 
 /// Prints what became of a sweep.
-fn close(Ended { exit, folder, statuses, .. }: Ended, start: &StartOptions) -> Exit {
+fn close(Ended { exit, folder, statuses, time, .. }: Ended, start: &StartOptions) -> Exit {
     let Some(folder) = folder else { return exit };
     if start.json {
         let best = report::BestSetting::of_sweep(&folder).ok().flatten();
@@ -222,7 +222,7 @@ fn close(Ended { exit, folder, statuses, .. }: Ended, start: &StartOptions) -> E
     if start.run.quiet {
         return exit.more_severe(print(&format!("{}\n", escape_line(&folder.to_string_lossy()))));
     }
-    exit.more_severe(match report::sweep_end(&folder, terminal_width()) {
+    exit.more_severe(match report::sweep_end(&folder, time.as_deref(), terminal_width()) {
         Ok(text) => print(&fit(&text)),
         Err(e) => Exit::failed(&e, e.hint()),
     })

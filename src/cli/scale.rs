@@ -12,7 +12,7 @@ use crate::{
     collective::{Collective, ProcessGroup, RankSum, Traffic},
     plan::{Link, Machine, PlanError, StepTime, Trial, exposed_s, summed},
     program::Program,
-    record::text_table,
+    record::{text_table, too_busy},
     run::{Datasets, Exit, Planned, print, refuse},
     spec::{Experiment, Problem, Scaling, Spec},
     units,
@@ -69,6 +69,7 @@ pub fn predict(
         spec: &trial.spec,
         link,
         steps: Vec::new(),
+        others: 0.0,
     };
     let (cases, program) = hosts.cases(counts).map_err(|refusal| match refusal {
         Refusal::Problems(problems) => {
@@ -92,6 +93,8 @@ struct Hosts<'a> {
     link: Link,
     /// Measurements: whether as one of many hosts, rows, and seconds.
     steps: Vec<(bool, usize, f64)>,
+    /// The most that other processes used of the cores meanwhile.
+    others: f64,
 }
 
 impl Hosts<'_> {
@@ -122,6 +125,11 @@ impl Hosts<'_> {
         if self.steps.iter().all(|step| step.1 == own) && own > 1 {
             self.compute_s(true, own.div_ceil(2), &mut datasets)?;
         }
+        if too_busy(self.others).is_some() {
+            self.steps.clear();
+            cases.iter_mut().for_each(|case| case.compute_s = None);
+        }
+        bound_by_work(&mut cases);
         Ok((cases, program))
     }
 
@@ -154,7 +162,10 @@ impl Hosts<'_> {
         };
         let dataset = datasets.open(&trial.spec).map_err(Refusal::Problems)?;
         let measured = measure::step(&trial, &dataset).map_err(|e| Refusal::Failed(e.to_string()))?;
-        let seconds = measured.map(|Measurement { step_s, .. }| step_s);
+        let seconds = measured.map(|Measurement { step_s, others, .. }| {
+            self.others = self.others.max(others);
+            step_s
+        });
         self.steps.extend(seconds.map(|seconds| (is_one_of_many, rows, seconds)));
         Ok(seconds)
     }
@@ -242,11 +253,23 @@ impl Hosts<'_> {
         if cases.iter().any(|case| case.rows().is_none()) {
             text += "  rows each -: the global batch has no row for each host\n";
         }
-        if cases.iter().any(|case| case.rows().is_some() && case.compute_s.is_none()) {
+        if let Some(words) = too_busy(self.others) {
+            text += &format!("  no speed-ups: {words}\n");
+        } else if cases.iter().any(|case| case.rows().is_some() && case.compute_s.is_none()) {
             let longest = units::seconds(measure::LONGEST_STEP_S);
             text += &format!("  computes -: a step of over {longest} is not measured\n");
         }
         text
+    }
+}
+
+/// Rows take a host no less than their part of the time of one host: what seems faster is noise.
+fn bound_by_work(cases: &mut [Case]) {
+    let alone = cases.first().and_then(|case| Some((case.batch as f64, case.compute_s?)));
+    let Some((batch, alone_s)) = alone else { return };
+    for case in cases {
+        let least_s = case.rows().map_or(0.0, |rows| alone_s * rows as f64 / batch);
+        case.compute_s = case.compute_s.map(|seconds| seconds.max(least_s));
     }
 }
 
@@ -278,4 +301,20 @@ pub fn local_s(hosts: usize, elements: usize) -> f64 {
     times.sort_unstable_by(f64::total_cmp);
     let median = times.get(times.len() / 2).copied().unwrap_or(0.0);
     if Traffic::is_small(elements) { median * hosts as f64 / fewer as f64 } else { median }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_part_of_the_rows_takes_at_least_its_part_of_the_time() {
+        let case = |hosts, seconds| Case { hosts, batch: 256, compute_s: Some(seconds), local_s: 0.0 };
+        let mut cases = [case(1, 0.064), case(2, 0.002), case(4, 0.025), case(300, 0.001)];
+        bound_by_work(&mut cases);
+        assert_eq!(cases.map(|case| case.compute_s), [Some(0.064), Some(0.032), Some(0.025), Some(0.001)]);
+        let mut unmeasured = [Case { compute_s: None, ..case(1, 0.0) }, case(2, 0.002)];
+        bound_by_work(&mut unmeasured);
+        assert_eq!(unmeasured[1].compute_s, Some(0.002));
+    }
 }

@@ -21,6 +21,11 @@ fn column<'a>(rows: &[Vec<&'a str>], place: usize) -> Vec<&'a str> {
     rows.iter().map(|row| row.get(place).copied().unwrap_or_default()).collect()
 }
 
+/// Whether other processes kept the machine from measuring a step.
+fn is_busy(ended: &Ended) -> bool {
+    ended.stdout.contains("\n  no speed-ups: other processes used ")
+}
+
 #[test]
 fn each_count_of_hosts_has_its_share_and_its_messages() {
     let place = Sandbox::new(SPEC);
@@ -30,17 +35,21 @@ fn each_count_of_hosts_has_its_share_and_its_messages() {
     assert_eq!(column(&rows, 1), ["100", "50", "34", "25", "13", "-"]);
     // A small sum takes one message to each other host.
     assert_eq!(column(&rows, 3), ["-", "10.0 s", "20.0 s", "30.0 s", "1 min 10 s", "16 min 40 s"]);
-    assert_eq!(column(&rows, 4)[1..], ["10.0 s", "20.0 s", "30.0 s", "1 min 10 s", "-"]);
-    assert_eq!(column(&rows, 5), ["1.00x", "0.00x", "0.00x", "0.00x", "0.00x", "-"]);
-    assert_eq!(column(&rows, 6)[0], "100.0 %");
+    if is_busy(&ended) {
+        assert!([2, 4, 5, 6].iter().all(|place| column(&rows, *place) == ["-"; 6]), "{}", ended.stdout);
+    } else {
+        assert_eq!(column(&rows, 4)[1..], ["10.0 s", "20.0 s", "30.0 s", "1 min 10 s", "-"]);
+        assert_eq!(column(&rows, 5), ["1.00x", "0.00x", "0.00x", "0.00x", "0.00x", "-"]);
+        assert_eq!(column(&rows, 6)[0], "100.0 %");
+        // The batch size at which more hosts pay off is printed nevertheless.
+        assert_eq!(rows[5].len(), 9);
+    }
     assert!(ended.stdout.contains("messages at 1.000 GB/s and 10.0 s each\n"), "{}", ended.stdout);
     assert!(
         ended.stdout.contains("  rows each -: the global batch has no row for each host\n"),
         "{}",
         ended.stdout
     );
-    // The batch size at which more hosts pay off is printed nevertheless.
-    assert_eq!(rows[5].len(), 9);
 }
 
 /// The later layers' 263,184 gradients and 16 cells start early and take two messages; the first layer's 1,536
@@ -65,13 +74,20 @@ fn a_slower_link_pays_later() {
     let place = Sandbox::new(&spec.replace("[2.0, -3.4]", &format!("{:?}", [1.0; 30])));
     let batches = |link: &str| {
         let ended = place.runner(&["check", "spec.toml", "-q", "--hosts", "2", "--link", link]);
+        if is_busy(&ended) {
+            return Some(None);
+        }
         let rows = table(&ended);
         let cells = rows[1][7..].iter().map(|cell| cell.replace(',', "").parse().ok());
-        <[f64; 2]>::try_from(cells.collect::<Option<Vec<f64>>>()?).ok()
+        <[f64; 2]>::try_from(cells.collect::<Option<Vec<f64>>>()?).ok().map(Some)
     };
-    // On a busy machine a step of more rows may be measured as no longer, and then there are no batches.
+    // Beside some other processes a step of more rows may be measured as no longer, and then there are no batches.
     let pays = |link: &str| (0..20).find_map(|_| batches(link)).expect("two batches");
-    let ([fast, fast_efficient], [slow, slow_efficient]) = (pays("100Gb/s,1us"), pays("100Gb/s,1s"));
+    let (Some([fast, fast_efficient]), Some([slow, slow_efficient])) =
+        (pays("100Gb/s,1us"), pays("100Gb/s,1s"))
+    else {
+        return; // too busy
+    };
     assert!(
         fast < fast_efficient && slow < slow_efficient,
         "{fast} {fast_efficient} {slow} {slow_efficient}"
@@ -90,7 +106,11 @@ fn under_weak_scaling_each_host_has_a_whole_batch() {
     let ended = check("1,2,4,300", &[SLOW]);
     let rows = table(&ended);
     assert_eq!(column(&rows, 1), ["100", "100", "63", "-"]);
-    assert!(rows[1..].iter().all(|row| row.len() == 9), "each pays from some batch: {}", ended.stdout);
+    assert!(
+        is_busy(&ended) || rows[1..].iter().all(|row| row.len() == 9),
+        "each pays from some batch: {}",
+        ended.stdout
+    );
     // If one host already takes all rows in a step, two hosts have no more.
     let ended = check("2", &["100Gb/s,1ns", "data.batch_size=250"]);
     assert_eq!(column(&table(&ended), 1), ["250", "125"]);
@@ -98,7 +118,8 @@ fn under_weak_scaling_each_host_has_a_whole_batch() {
     // complete.
     let ended = check("2", &["100Gb/s,1ns", "data.batch_size=125"]);
     let rows = table(&ended);
-    assert_eq!((column(&rows, 1), rows[1].len()), (vec!["125", "125"], 9));
+    assert_eq!(column(&rows, 1), ["125", "125"]);
+    assert!(is_busy(&ended) || rows[1].len() == 9, "{}", ended.stdout);
 }
 
 #[test]

@@ -42,7 +42,7 @@ fn end(times_ms: &[(&str, &[f64])], others_cores: f64) -> String {
     let folder = tempfile::tempdir().unwrap();
     let own = folder.path().join("costs/S");
     sweep(&own, times_ms, others_cores);
-    sweep_end(&own, 160).unwrap().replace(&folder.path().display().to_string(), "RUNS")
+    sweep_end(&own, None, 160).unwrap().replace(&folder.path().display().to_string(), "RUNS")
 }
 
 /// A machine that slows down over time: times vary, ratios do not.

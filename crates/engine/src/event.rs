@@ -270,6 +270,7 @@ pub struct Outcome {
     pub loop_s: f64,
     /// The training loop without validation.
     pub train_s: f64,
+    /// What logging took of that.
     pub logging_s: f64,
     /// Largest use of device memory by this run, over the devices.
     pub peak_device_bytes: u64,

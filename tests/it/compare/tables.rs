@@ -174,7 +174,7 @@ fn a_killed_sweep_shows_every_trial() {
 fn the_end_of_a_sweep() {
     let runs = Runs::new();
     sweep(&runs);
-    insta::assert_snapshot!(runs.masked(&sweep_end(&runs.path("linreg/S"), 160).unwrap()), @r"
+    insta::assert_snapshot!(runs.masked(&sweep_end(&runs.path("linreg/S"), None, 160).unwrap()), @r"
     linreg: 4 trials, 2 finished, 1 not run, 1 unfinished
 
      trial  devices.num_gpus  status           devices      steps  train loss  last validation loss  best validation loss  train time  steps/s  rows/s vs trial 0
@@ -225,7 +225,7 @@ fn the_best_trial_is_named() {
         runs.write(&format!("a/S/{trial}/spec.toml"), &spec);
     }
     runs.write("a/S/sweep.csv", &rows);
-    let end = runs.masked(&sweep_end(&runs.path("a/S"), 200).unwrap());
+    let end = runs.masked(&sweep_end(&runs.path("a/S"), None, 200).unwrap());
     let line = |head: &str| end.lines().find(|line| line.trim_start().starts_with(head)).unwrap_or_default();
     assert_eq!(
         line("best:"),
@@ -246,7 +246,7 @@ fn the_best_trial_is_named() {
     for trial in 3..6 {
         std::fs::remove_dir_all(runs.path(&format!("a/S/{trial}"))).unwrap();
     }
-    let end = runs.masked(&sweep_end(&runs.path("a/S"), 200).unwrap());
+    let end = runs.masked(&sweep_end(&runs.path("a/S"), None, 200).unwrap());
     assert!(end.contains("\nbest: #1 lr 0.01 policy off, validation loss 0.1250; one seed each "), "{end}");
 }
 
@@ -271,7 +271,7 @@ fn settings_that_did_not_finish_are_named() {
         rows += &format!("{trial},{epochs},{repeat},{status},{trial},\n");
     }
     runs.write("a/S/sweep.csv", &rows);
-    let end = runs.masked(&sweep_end(&runs.path("a/S"), 200).unwrap());
+    let end = runs.masked(&sweep_end(&runs.path("a/S"), None, 200).unwrap());
     let table = end.split_once("\n\n").unwrap().1;
     insta::assert_snapshot!(table, @r"
     best: #0 max_epochs 3, validation loss 0.5000; one seed each cannot tell whether that is more than luck (`sweep.repeat_seeds=true` can)

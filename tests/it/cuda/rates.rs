@@ -110,7 +110,7 @@ fn largest(sim: &Sim, arguments: &[&str], variables: &[(&str, &str)]) -> String 
     let Some((_, words)) = log.lines().find_map(|line| line.split_once(" training time: ")) else {
         return "nothing is said".to_owned();
     };
-    assert!(words.contains("its lower bound by measured rates"), "{words}");
+    assert!(words.contains("its estimate by measured rates"), "{words}");
     let shares = words.split("; ").next().unwrap_or_default().split(", ");
     let mut names = shares.filter_map(|share| Some(share.strip_suffix(" %")?.rsplit_once(' ')?.0.to_owned()));
     let of_host = ["an idle GPU", "waiting for a core", "page faults", "unexplained"];
@@ -365,7 +365,7 @@ fn without_measured_rates_nothing_is_said_of_what_bounds_a_gpu() {
     assert_eq!(largest(&sim, &[], &[]), "nothing is said");
     let check = sim.runner(&Sandbox::new(LINREG), &["check", "spec.toml"], &[]);
     let words =
-        "measured on blank rows; `runner devices --measure` measures the rates that a lower bound is made of";
+        "measured on blank rows; `runner devices --measure` measures the rates that an estimate is made of";
     assert!(check.stdout.contains(words), "{check:?}");
     assert!(check.stdout.contains("a step may take, as estimated: "), "{check:?}");
     // A damaged rate file counts as missing.

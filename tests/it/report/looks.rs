@@ -88,7 +88,7 @@ fn curves_that_are_not_drawn_are_not_read() {
         let is_read = number < 100;
         let rows = if is_read { "1,1,train,8,3,0.1\n" } else { "damaged\n1\n" };
         setting(&place, number, "finished", 1.0 + number as f64, rows);
-        let timing = "device,clock,phase,count,total_s,mean_s,p95_s\ncpu,host,step,1,0.5,0.5,0.5\n";
+        let timing = "device,clock,phase,count,total_s,mean_s,p50_s,p95_s\ncpu,host,step,1,0.5,0.5,0.5,0.5\n";
         let folder = place.path().join(format!("runs/r{number:03}"));
         fs::write(folder.join("timing.csv"), if number < 16 { timing } else { "damaged\n1\n" }).unwrap();
         fs::write(folder.join("transfers.csv"), if number < 16 { TRANSFERS } else { "damaged\n1\n" })

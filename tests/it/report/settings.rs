@@ -112,7 +112,7 @@ fn all_reduces_are_seen_where_the_time_went() {
     let place = Sandbox::new("");
     run(place.path(), "a", "", "1,1,train,8,3,0.1\n");
     let folder = place.path().join("runs/a");
-    let timing = "device,clock,phase,count,total_s,mean_s,p95_s\ngpu:0,host,data,5,0.1,0.02,0.02\ngpu:0,host,step,40,0.9,0.0225,0.03\n";
+    let timing = "device,clock,phase,count,total_s,mean_s,p50_s,p95_s\ngpu:0,host,data,5,0.1,0.02,0.02,0.02\ngpu:0,host,step,40,0.9,0.0225,0.022,0.03\n";
     let transfers = "kind,purpose,from,to,count,noop_count,bytes,total_s,gb_per_s\n\
         all_reduce,gradients,gpu:0,gpu:0,40,0,100,0.7,1\nall_reduce,gradients,gpu:1,gpu:1,40,0,100,0.8,1\n";
     fs::write(folder.join("timing.csv"), timing).unwrap();
@@ -120,8 +120,9 @@ fn all_reduces_are_seen_where_the_time_went() {
     let label = "aria-label=\"data 10.0 %, 100 ms; all-reduce 70.0 %, 700 ms; step 20.0 %, 200 ms\"";
     let first = page(&place, &["runs/a"]);
     assert!(first.contains(label) && first.contains(">1.00 s</span>"), "{first}");
+    assert!(first.contains("median") && first.contains("22.0 ms"), "{first}");
     // Where phases were timed one by one, they say it.
-    fs::write(folder.join("timing.csv"), format!("{timing}gpu:0,host,all_reduce,40,0.5,0.01,0.01\n"))
+    fs::write(folder.join("timing.csv"), format!("{timing}gpu:0,host,all_reduce,40,0.5,0.01,0.01,0.01\n"))
         .unwrap();
     let label = "aria-label=\"data 6.67 %, 100 ms; all-reduce 33.3 %, 500 ms; step 60.0 %, 900 ms\"";
     let second = page(&place, &["runs/a"]);

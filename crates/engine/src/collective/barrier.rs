@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use super::CollectiveError;
+use super::{CollectiveError, give_way};
 use crate::host::{self, AwakeTimer};
 
 /// Turns that a wait spins before it yields. With more ranks than cores it never spins, since the others need
@@ -75,9 +75,9 @@ impl Barrier {
                 continue;
             }
             if turns < SLEEP_AFTER {
-                thread::yield_now()
+                give_way();
             } else {
-                thread::sleep(Duration::from_micros(50))
+                thread::sleep(Duration::from_micros(50));
             }
             if turns.is_multiple_of(TURNS_PER_LOOK)
                 && begun.get_or_insert_with(AwakeTimer::start).elapsed() > self.limit

@@ -5,6 +5,7 @@
 
 mod abort;
 mod barrier;
+mod give_way;
 mod processes;
 mod shared;
 
@@ -12,6 +13,7 @@ use std::time::Duration;
 
 pub use abort::{Abort, Guard};
 pub use barrier::Barrier;
+pub use give_way::give_way;
 #[cfg(test)]
 pub use processes::memory::{groups, leave};
 pub use processes::{HEARTBEAT_TIMEOUT, ProcessGroup, RankSum, Tag, Traffic};

@@ -3,7 +3,8 @@
 //! Time is attributed to a cause only if a measurement supports it. Compute time, up to the lower bound, is
 //! divided in the bound's proportions. The excess is attributed to the hand-over of blocks, waits for a core
 //! and page faults, up to their cost (how often they occurred times the measured cost of one); the rest is
-//! unexplained.
+//! unexplained. Where the log took more than its median time suggests, waits for a core explain their share of that too: a
+//! thread may lose its core in any phase.
 //!
 //! On a GPU, compute time comes from its own events. Work that the host does meanwhile costs the run nothing,
 //! so rows and log can only be charged with time in which the GPU was idle. Resident rows are copied before
@@ -35,6 +36,8 @@ pub struct Measured {
     pub upload_s: f64,
     /// The host reads metrics and hands them over; a GPU may compute meanwhile.
     pub log_s: f64,
+    /// How often it did so, times the median.
+    pub usual_log_s: f64,
     /// The state is copied for checkpoints, including the wait until the previous one is written.
     pub checkpoint_s: f64,
     /// All-reduce, if it is timed separately.
@@ -113,18 +116,24 @@ impl TimeAccount {
         }
         let known_s: f64 = shares.iter().map(|share| share.seconds).sum();
         let mut rest_s = (measured.train_s - known_s).max(0.0);
+        let mut core_s = measured.core_wait_s;
+        let unusual_s = if on_gpu { 0.0 } else { (measured.log_s - measured.usual_log_s).max(0.0) };
+        let waited = (core_s / (unusual_s + rest_s).max(f64::MIN_POSITIVE)).min(1.0);
+        if let Some(log) = shares.iter_mut().find(|share| share.cause == Bottleneck::Log).filter(|_| !on_gpu)
+        {
+            log.seconds -= waited * unusual_s;
+            rest_s += waited * unusual_s;
+        }
         // Waits for a core and page faults cannot explain time in which a GPU computed, only its idle time.
         let mut idle = shares.iter_mut().find(|share| share.cause == Bottleneck::Idle);
         let left_s = idle.as_mut().map_or(&mut rest_s, |idle| &mut idle.seconds);
-        let mut causes = [
-            TimeShare { cause: Bottleneck::Core, seconds: measured.core_wait_s },
-            TimeShare { cause: Bottleneck::PageFaults, seconds: measured.page_faults_s },
-        ];
-        for cause in &mut causes {
-            cause.seconds = cause.seconds.min(*left_s);
-            *left_s -= cause.seconds;
-        }
-        shares.extend(causes);
+        core_s = core_s.min(*left_s);
+        let page_faults_s = measured.page_faults_s.min(*left_s - core_s);
+        *left_s -= core_s + page_faults_s;
+        shares.extend([
+            TimeShare { cause: Bottleneck::Core, seconds: core_s },
+            TimeShare { cause: Bottleneck::PageFaults, seconds: page_faults_s },
+        ]);
         shares.push(TimeShare { cause: Bottleneck::Unexplained, seconds: rest_s });
         shares.retain(|share| share.seconds > 0.0);
         shares.sort_by(|a, b| b.seconds.total_cmp(&a.seconds));
@@ -145,10 +154,14 @@ impl TimeAccount {
         share.seconds / all.max(f64::MIN_POSITIVE)
     }
 
-    /// The ratio of a step's time to its lower bound; `None` below 1, which only shows that the rates are
-    /// another machine's.
-    pub fn distance(&self) -> Option<f64> {
-        Some(self.step_s / self.least_s.max(f64::MIN_POSITIVE)).filter(|times| *times >= 1.0)
+    /// Seconds of a cause.
+    pub fn seconds(&self, cause: Bottleneck) -> f64 {
+        self.shares.iter().filter(|share| share.cause == cause).map(|share| share.seconds).sum()
+    }
+
+    /// The ratio of a step's time to what the rates suggest. Rates are measured at another time, so it may be below 1.
+    pub fn distance(&self) -> f64 {
+        self.step_s / self.least_s.max(f64::MIN_POSITIVE)
     }
 }
 

@@ -7,7 +7,7 @@ use crate::{
     device::{Clock, ClockCost, Device, Grain, Kind, Lane, Line, PhaseSummary, Purpose, Timer},
     event::{Event, Level, Outcome, PhaseTime, Status, TraceLane, Transfer},
     host::{page_fault_s, page_faults, run_delay},
-    plan::{Measured, TimeAccount, Trial, padding},
+    plan::{Bottleneck, Measured, TimeAccount, Trial, padding},
     program::Phase,
     units,
 };
@@ -41,6 +41,8 @@ impl TrainLoop<'_> {
             let known = !self.trial.devices.any_virtual();
             TimeAccount::new(self.trial, &measured).filter(|_| known)
         });
+        let log_s = self.clock.total(Timer::Host, Phase::Log).as_secs_f64();
+        let log_s = account.as_ref().map_or(log_s, |account| account.seconds(Bottleneck::Log));
         Outcome {
             status,
             reason,
@@ -58,7 +60,7 @@ impl TrainLoop<'_> {
             earlier_s: self.earlier.elapsed_s,
             loop_s: loop_time.as_secs_f64(),
             train_s: self.earlier.train_s + train_time.as_secs_f64(),
-            logging_s: self.earlier.logging_s + self.clock.total(Timer::Host, Phase::Log).as_secs_f64(),
+            logging_s: self.earlier.logging_s + log_s,
             peak_device_bytes: ranks.iter().map(|r| r.device.executor.bytes()).max().unwrap_or(0),
             timing: timings(&self.clock, &ranks, here, self.pacing.warmup),
             transfers: all_transfers(&ranks, &self.clock, self.trial, &self.inputs),
@@ -83,11 +85,18 @@ impl TrainLoop<'_> {
             full_steps: self.at.step - self.earlier.step - last_steps,
             last_steps,
             train_s,
+            usual_log_s: self.usual_log_s(),
             checkpoint_s: self.clock.total(Timer::Host, Phase::Checkpoint).as_secs_f64(),
             core_wait_s: part * self.core_wait().as_secs_f64(),
             page_faults_s: part * self.page_faults_s(),
             ..Measured::default()
         }
+    }
+
+    /// The number of logs times their median.
+    fn usual_log_s(&self) -> f64 {
+        let log = self.clock.summaries(Timer::Host).find(|(phase, _)| *phase == Phase::Log);
+        log.map_or(0.0, |(_, log)| log.count as f64 * log.percentiles_s[0])
     }
 
     /// How often the devices' parameters were compared; `None` if never.

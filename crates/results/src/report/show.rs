@@ -25,7 +25,7 @@ use crate::{host::escape_line, record::summary_columns};
 /// A run in figures, with what it ran; of a sweep what it came to, for a terminal of `width` columns.
 pub fn show(path: &str, width: u16) -> Result<String, ReportError> {
     let comparison = match find::find_one(path)? {
-        Found::Sweep(folder) => return sweep_end(&folder, width),
+        Found::Sweep(folder) => return sweep_end(&folder, None, width),
         Found::Run(folder) => of_run(&folder)?,
     };
     let run = &comparison.runs[0];

@@ -30,8 +30,8 @@ const MOST_REASONS: usize = 5;
 
 /// The final report of the sweep in `folder`, for a terminal of `width` columns: the best setting, as
 /// `compare` shows it, or times if the sweep is about these; scaling if the number of devices is an axis;
-/// reasons of trials that did not finish; and the folder.
-pub fn sweep_end(folder: &Path, width: u16) -> Result<String, ReportError> {
+/// reasons of trials that did not finish; what `time` was spent on, if that is known; and the folder.
+pub fn sweep_end(folder: &Path, time: Option<&str>, width: u16) -> Result<String, ReportError> {
     let mut runs = sweep::read(folder, &mut None)?;
     let is_shared = Claims::are_held(folder);
     let findings = Findings::read(&mut runs, &mut None);
@@ -70,6 +70,10 @@ pub fn sweep_end(folder: &Path, width: u16) -> Result<String, ReportError> {
     }
     if reasons.len() > MOST_REASONS {
         let _ = writeln!(text, "  {} more reasons are in sweep.csv", reasons.len() - MOST_REASONS); // cannot fail
+    }
+    // Trials side by side disturb each other's times.
+    if let Some(words) = time.filter(|_| !is_about_times) {
+        let _ = writeln!(text, "  {words}"); // writing to a String cannot fail
     }
     let path = escape_line(&folder.to_string_lossy()).into_owned();
     let is_left = |run: &Run| match run.status.as_str() {

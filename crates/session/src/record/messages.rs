@@ -5,7 +5,7 @@ use std::path::Path;
 use super::{command_line, summary::logging_share};
 use crate::{
     event::{Header, NoModel, Outcome, PhaseTime, Status, ValidationRow},
-    host::load::Load,
+    host::load::{Load, TOO_BUSY},
     plan::{Bottleneck, FewerReads, Processor, TimeAccount},
     units,
 };
@@ -54,7 +54,8 @@ pub(super) fn ended(outcome: &Outcome) -> String {
         format!("{} in {}, ", units::counted(outcome.steps, "step"), units::counted(epochs, "epoch"))
     });
     let (status, epochs) = (outcome.status.name(), epochs.unwrap_or_default());
-    format!("{status} after {epochs}{}{reason}", units::seconds(outcome.loop_s))
+    // Without validation, as the closing table has it.
+    format!("{status} after {epochs}{}{reason}", units::seconds(outcome.train_s))
 }
 
 /// The warning shown next to times from such a build.
@@ -165,8 +166,8 @@ pub(super) fn details(header: &Header, outcome: &Outcome) -> Vec<String> {
     if header.lab.is_some() {
         return Vec::new();
     }
-    let logging =
-        logging_share(outcome).map(|share| format!("logging took {} of the time", units::percent(share)));
+    let logging = logging_share(outcome)
+        .map(|share| format!("logging took {} of the training time", units::percent(share)));
     let profiler = profiler_overhead(outcome).map(|words| format!("profiler overhead: {words}"));
     let account = outcome.account.as_ref();
     let time = account.map(|account| format!("training time: {}", time_account(account)));
@@ -175,17 +176,17 @@ pub(super) fn details(header: &Header, outcome: &Outcome) -> Vec<String> {
     [logging, profiler, time, busy, advice].into_iter().flatten().collect()
 }
 
-/// `log 64.0 %, unexplained 25.0 %, ...; a step takes 0.76 µs, 4.0x its lower bound by measured rates`.
+/// `log 64.0 %, unexplained 25.0 %, ...; a step takes 0.76 µs, 4.0x its estimate by measured rates`.
 fn time_account(account: &TimeAccount) -> String {
     let shares = account.shares.iter().map(|share| {
         let part = units::percent(account.part(share));
         format!("{} {part}", cause(share.cause, account.processor))
     });
-    let times = account.distance().map(|times| format!("{times:.1}x ")).unwrap_or_default();
     format!(
-        "{}; a step takes {}, {times}its lower bound by {} rates ({})",
+        "{}; a step takes {}, {:.1}x its estimate by {} rates ({})",
         shares.collect::<Vec<_>>().join(", "),
         units::seconds(account.step_s),
+        account.distance(),
         account.origin.name(),
         units::seconds(account.least_s),
     )
@@ -207,6 +208,16 @@ pub fn others_used(load: &Load) -> Option<String> {
     let cores = load.others_cores + load.stolen_cores;
     let all = units::counted(load.cores as u64, "core");
     load.is_busy().then(|| format!("other processes used {cores:.2} of {all}"))
+}
+
+/// Why times compare nothing: what other processes used of the cores. `None` where they left enough of them.
+pub fn too_busy(others: f64) -> Option<String> {
+    let [used, most] = [others, TOO_BUSY].map(units::percent);
+    (others > TOO_BUSY).then(|| {
+        format!(
+            "other processes used {used} of the cores meanwhile, more than {most}; try again while the machine is quiet"
+        )
+    })
 }
 
 /// What others did with the machine during a run; `None` where that was little.

@@ -119,10 +119,10 @@ mod tests {
         2027-01-15T08:00:00.000Z INFO  epoch 1, step 3: validation loss 0.1235, accuracy 90.0 %
         2027-01-15T08:00:00.000Z INFO  two lines
         2027-01-15T08:00:00.000Z INFO  epoch 2, step 6: validation loss 0.1000, accuracy 95.0 %
-        2027-01-15T08:00:00.000Z INFO  finished after 6 steps in 2 epochs, 500 ms
-        2027-01-15T08:00:00.000Z INFO  logging took 1.00 % of the time
+        2027-01-15T08:00:00.000Z INFO  finished after 6 steps in 2 epochs, 400 ms
+        2027-01-15T08:00:00.000Z INFO  logging took 1.25 % of the training time
         2027-01-15T08:00:00.000Z INFO  profiler overhead: 0.08 % of the time: 10,000 readings of the clock at 41 ns
-        2027-01-15T08:00:00.000Z INFO  training time: log 64.0 %, unexplained 25.0 %, call overhead 11.0 %; a step takes 0.76 µs, 4.0x its lower bound by measured rates (0.19 µs)
+        2027-01-15T08:00:00.000Z INFO  training time: log 64.0 %, unexplained 25.0 %, call overhead 11.0 %; a step takes 0.76 µs, 4.0x its estimate by measured rates (0.19 µs)
         2027-01-15T08:00:00.000Z INFO  to wait 2 times for the log instead of 6, set `logging.policy=buffered`
         ");
     }

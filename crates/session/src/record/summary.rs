@@ -169,9 +169,9 @@ pub(super) fn per_second(count: u64, seconds: f64) -> Option<f64> {
     (seconds > 0.0).then(|| count as f64 / seconds)
 }
 
-/// The share of the training loop's time spent on logging.
+/// The share of the training time spent on logging.
 pub(super) fn logging_share(outcome: &Outcome) -> Option<f64> {
-    (outcome.loop_s > 0.0).then(|| outcome.logging_s / outcome.loop_s)
+    (outcome.train_s > 0.0).then(|| outcome.logging_s / outcome.train_s)
 }
 
 /// Copies whose source and destination are the same moved nothing and are not counted.
@@ -200,7 +200,7 @@ mod tests {
         file.row(&columns(), &row).unwrap();
         file.flush().unwrap();
         insta::assert_snapshot!(std::fs::read_to_string(&path).unwrap(), @r"
-        20270115T080000Z-0123abcd,linreg,finished,1,cpu,false,strong,f32,serial,2,6,1.5,0.1,0.95,0.5,0.4,15.0,400.0,0.005,0.01,2,4000,72,1572864,4096,0.05,1,3,0123456789abcdef,1.75,2097152,
+        20270115T080000Z-0123abcd,linreg,finished,1,cpu,false,strong,f32,serial,2,6,1.5,0.1,0.95,0.5,0.4,15.0,400.0,0.005,0.012499999999999999,2,4000,72,1572864,4096,0.05,1,3,0123456789abcdef,1.75,2097152,
         ");
     }
 }

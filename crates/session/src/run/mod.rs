@@ -40,6 +40,7 @@ mod sweep_engine;
 mod sweep_folder;
 mod sweep_progress;
 mod sweep_start;
+mod sweep_time;
 mod training;
 mod trial;
 mod waiting;

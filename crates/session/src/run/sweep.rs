@@ -69,11 +69,13 @@ pub struct Ended {
     pub has_progress: bool,
     /// How many trials have each status.
     pub statuses: BTreeMap<&'static str, usize>,
+    /// What took most of the time, if that was not training.
+    pub time: Option<String>,
 }
 
 impl From<Exit> for Ended {
     fn from(exit: Exit) -> Self {
-        Self { exit, folder: None, has_progress: false, statuses: BTreeMap::new() }
+        Self { exit, folder: None, has_progress: false, statuses: BTreeMap::new(), time: None }
     }
 }
 
@@ -91,7 +93,7 @@ impl<P: Planned> Sweep<'_, '_, P> {
         let folder = self.folder.path().to_owned();
         let session = self.session;
         let statuses = self.with(|progress| progress.statuses());
-        let Progress { table, mut worst, stopped, fault, has_progress, .. } =
+        let Progress { table, mut worst, stopped, fault, has_progress, time, .. } =
             self.progress.into_inner().unwrap_or_else(PoisonError::into_inner);
         match (fault, stopped) {
             // The error of the trial that found the disk full was already printed.
@@ -106,7 +108,8 @@ impl<P: Planned> Sweep<'_, '_, P> {
         if session.process.stop.signal().is_some() {
             worst = session.signal();
         }
-        Ok(Ended { exit: worst, folder: Some(folder), has_progress, statuses })
+        let time = time.in_words(session.jobs(), session.threads());
+        Ok(Ended { exit: worst, folder: Some(folder), has_progress, statuses, time })
     }
 
     /// The first trial that has not ended.

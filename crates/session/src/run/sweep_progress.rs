@@ -9,7 +9,7 @@ use std::{
     time::Instant,
 };
 
-use super::{best_setting::Settings, exit::Exit};
+use super::{best_setting::Settings, exit::Exit, sweep_time::SweepTime};
 use crate::{
     event::Status,
     record::{RecordError, RunDir, SweepTable, TrialEnd},
@@ -58,6 +58,8 @@ pub(super) struct Progress {
     pub next_best: Option<Instant>,
     /// Whether a trial got further in this process, or it waited at a rung for those of others.
     pub has_progress: bool,
+    /// What the trials of this process took their time for.
+    pub time: SweepTime,
     pub worst: Exit,
     pub stopped: Option<Stopped>,
     /// The first error from writing the table or claiming trials.
@@ -82,6 +84,7 @@ impl Progress {
             next_look: None,
             next_best: None,
             has_progress: false,
+            time: SweepTime::default(),
             worst: Exit::Done,
             stopped: None,
             fault: None,

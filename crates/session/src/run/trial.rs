@@ -31,6 +31,7 @@ impl<P: Planned> Sweep<'_, '_, P> {
     pub fn trial(&self, planned: &P, trial: &TrialSpec<P::Spec>, phase: &Phase) -> (TrialEnd, Exit) {
         let session = self.session;
         session.process.load.mark();
+        let begun = Instant::now();
         let mut attempted = self.attempt(planned, trial);
         let has_failed =
             |result: &Attempt| result.as_ref().map_or(true, |outcome| outcome.status == Status::Failed);
@@ -61,6 +62,7 @@ impl<P: Planned> Sweep<'_, '_, P> {
             let reached = metric.and_then(|metric| reached(outcome, metric));
             let best = outcome.best.as_ref().map(|best| (best.monitor, best.value));
             self.learn(trial.index, outcome.status, best, reached);
+            self.with(|progress| progress.time.add(begun.elapsed().as_secs_f64(), outcome));
         }
         let status = result.as_ref().ok().map(|outcome| outcome.status);
         if matches!(status, Some(Status::Waiting | Status::Stopped)) {

@@ -63,6 +63,7 @@ pub struct CpuExecutor {
     device: String,
     memory: Memory,
     state: Arc<RwLock<State>>,
+    /// Started when it is first needed: where others use the cores, a thread takes milliseconds to start and to end.
     team: Option<Team>,
     tuner: ThreadTuner,
     worker: WorkerState,
@@ -75,7 +76,7 @@ pub struct CpuExecutor {
 }
 
 impl CpuExecutor {
-    /// Allocates memory, compiles the programs and starts the threads.
+    /// Allocates memory, compiles the programs and starts the threads that the first steps need.
     ///
     /// # Errors
     /// Out of memory, or a thread could not be started.
@@ -86,24 +87,29 @@ impl CpuExecutor {
         }
         let bytes = state.arena.bytes();
         let state = Arc::new(RwLock::new(state));
-        let team = if job.threads > 1 {
-            let state = Arc::clone(&state);
-            let work = move |token: WorkerToken<'_>| {
-                vector::flush_denormals();
-                let state = state.read().unwrap_or_else(PoisonError::into_inner);
-                state.run_on_team(token, &mut WorkerState::default(), &mut Unwatched)
-            };
-            let team = Team::new(job.threads, work);
-            Some(team.map_err(|source| DeviceError::Thread { device: job.device.clone(), source })?)
-        } else {
-            None
-        };
         let tuner = ThreadTuner::new(job.threads, job.sharing, job.known);
         let Programs { layout, train, validate, .. } = job.programs;
         let batch = [[train.batch, train.rows], validate.map_or([1, 0], |p| [p.batch, p.rows])];
         let worker = WorkerState { collective: job.collective, ..WorkerState::default() };
-        let (device, memory) = (job.device, job.memory);
-        Ok(Self { device, memory, state, team, tuner, worker, layout, batch, bytes, rows_bytes: [0; 5] })
+        let (device, memory, team) = (job.device, job.memory, None);
+        let mut executor =
+            Self { device, memory, state, team, tuner, worker, layout, batch, bytes, rows_bytes: [0; 5] };
+        if executor.tuner.begins_together() {
+            executor.start_team()?;
+        }
+        Ok(executor)
+    }
+
+    fn start_team(&mut self) -> Result<(), DeviceError> {
+        let state = Arc::clone(&self.state);
+        let work = move |token: WorkerToken<'_>| {
+            vector::flush_denormals();
+            let state = state.read().unwrap_or_else(PoisonError::into_inner);
+            state.run_on_team(token, &mut WorkerState::default(), &mut Unwatched)
+        };
+        let team = Team::new(self.tuner.threads(), work);
+        self.team = Some(team.map_err(|source| DeviceError::Thread { device: self.device.clone(), source })?);
+        Ok(())
     }
 
     /// Access to the state between blocks, when no thread reads it. A poisoned lock only means that a worker
@@ -311,6 +317,9 @@ impl Executor for CpuExecutor {
         let mut first = 0;
         while first < block.steps {
             let (together, steps) = self.tuner.next(block.work, block.steps - first);
+            if together && self.team.is_none() {
+                self.start_team()?;
+            }
             let begun = Instant::now();
             let result = self.part(block, first, steps, together, meters.clock, meters.ends);
             if let Err(Lost) = result {

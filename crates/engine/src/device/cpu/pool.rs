@@ -21,6 +21,7 @@ use super::{
     team::Lost,
 };
 use crate::{
+    collective::give_way,
     op::product::fits,
     vector::matmul::{Grid, Turn},
 };
@@ -180,7 +181,7 @@ impl<'a> TileQueue<'a> {
                 return Err(Lost);
             }
             spins = spins.saturating_add(1);
-            if spins < SPINS { std::hint::spin_loop() } else { std::thread::yield_now() }
+            if spins < SPINS { std::hint::spin_loop() } else { give_way() }
         }
         let turn = Turn { pass: pass as usize, tile, among };
         Ok(Some(Taken { pool: self.pool, arena: self.arena, turn, after: before.wrapping_add(1) }))

@@ -12,6 +12,8 @@ use std::{
     thread::{self, JoinHandle, Thread},
 };
 
+use crate::collective::give_way;
+
 /// How often a wait spins before it yields: about ten microseconds. Spinning longer would help on an idle
 /// machine, but is expensive when another process has taken the core of the thread that is waited for.
 const SPINS: u32 = 300;
@@ -54,7 +56,7 @@ impl Barrier {
                 return Err(Lost);
             }
             spins = spins.saturating_add(1);
-            if spins < SPINS { std::hint::spin_loop() } else { thread::yield_now() }
+            if spins < SPINS { std::hint::spin_loop() } else { give_way() }
         }
         Ok(())
     }
@@ -163,7 +165,7 @@ fn serve(shared: &Shared, work: impl Fn(&Barrier) -> Result<(), Lost>) {
             spins = spins.saturating_add(1);
             match spins {
                 ..SPINS => std::hint::spin_loop(),
-                SPINS..SLEEP_AFTER => thread::yield_now(),
+                SPINS..SLEEP_AFTER => give_way(),
                 _ => thread::park(),
             }
         }

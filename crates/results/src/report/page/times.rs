@@ -52,6 +52,7 @@ struct Phase {
     count: String,
     seconds: f64,
     mean_s: Option<f64>,
+    p50_s: Option<f64>,
     p95_s: Option<f64>,
 }
 
@@ -157,8 +158,8 @@ impl Content<'_> {
     fn phases_of(&mut self, place: usize) -> Vec<Phase> {
         let read = |path: &Path| {
             let mut phases = Vec::new();
-            let columns = ["device", "clock", "phase", "count", "total_s", "mean_s", "p95_s"];
-            csv_lines::for_each_row(path, columns, |[device, clock, name, count, total, mean, p95]| {
+            let columns = ["device", "clock", "phase", "count", "total_s", "mean_s", "p50_s", "p95_s"];
+            csv_lines::for_each_row(path, columns, |[device, clock, name, count, total, mean, p50, p95]| {
                 phases.push(Phase {
                     device: device.to_owned(),
                     clock: clock.to_owned(),
@@ -166,6 +167,7 @@ impl Content<'_> {
                     count: count.to_owned(),
                     seconds: total.parse().unwrap_or(0.0),
                     mean_s: mean.parse().ok(),
+                    p50_s: p50.parse().ok(),
                     p95_s: p95.parse().ok(),
                 });
                 Ok(())
@@ -234,6 +236,7 @@ fn phase_columns(phases: &[Phase]) -> Vec<Column> {
     columns.figures("total", units::seconds, |phase| Some(phase.seconds));
     columns.figures("share", units::percent, |phase| Some(phase.seconds / total));
     columns.figures("mean", units::seconds, |phase| phase.mean_s);
+    columns.figures("median", units::seconds, |phase| phase.p50_s);
     columns.figures("95th percentile", units::seconds, |phase| phase.p95_s);
     columns.known()
 }

@@ -335,7 +335,7 @@ mod tests {
         assert_eq!(messages::no_model(&short, Path::new(FOLDER)).as_deref(), Some(""));
         assert_eq!(
             line(&short, &folder_name(Path::new(FOLDER))),
-            "20270115T080000Z-0123abcd: diverged after 2 steps in 1 epoch, 500 ms: the loss of step 5 is NaN: lower \
+            "20270115T080000Z-0123abcd: diverged after 2 steps in 1 epoch, 400 ms: the loss of step 5 is NaN: lower \
              `optimizer.sgd.lr`; no model was written"
         );
     }

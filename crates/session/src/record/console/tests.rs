@@ -91,11 +91,11 @@ fn verbose_tells_every_notice() {
     epoch 1, step 3: validation loss 0.1235, accuracy 90.0 %
     two\nlines
     epoch 2, step 6: validation loss 0.1000, accuracy 95.0 %
-    logging took 1.00 % of the time
+    logging took 1.25 % of the training time
     profiler overhead: 0.08 % of the time: 10,000 readings of the clock at 41 ns
-    training time: log 64.0 %, unexplained 25.0 %, call overhead 11.0 %; a step takes 0.76 µs, 4.0x its lower bound by measured rates (0.19 µs)
+    training time: log 64.0 %, unexplained 25.0 %, call overhead 11.0 %; a step takes 0.76 µs, 4.0x its estimate by measured rates (0.19 µs)
     to wait 2 times for the log instead of 6, set `logging.policy=buffered`
-    20270115T080000Z-0123abcd: finished after 6 steps in 2 epochs, 500 ms
+    20270115T080000Z-0123abcd: finished after 6 steps in 2 epochs, 400 ms
     --
     ");
 }
