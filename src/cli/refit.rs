@@ -15,10 +15,11 @@ use super::{
     runs,
 };
 use crate::{
+    data::digest_of_files,
     host::escape_line,
     plan::Trial,
     record::command_line,
-    report::{BestRun, find_best_run, run_numbers, run_status},
+    report::{BestRun, find_best_run, run_digest, run_numbers, run_status},
     run::{Datasets, Exit, first_run, prepare, print_stderr, refuse},
     spec::{self, Interval, Length, Loaded, Refit, Spec},
 };
@@ -36,6 +37,7 @@ pub fn refit(options: &RefitOptions, begun: Instant) -> Result<Exit, Exit> {
     let refit = Refit { length: length(&spec, &ends), spec: &spec, tests: options.all, given };
     let mut words = refit.overrides().map_err(|[message, hint]| Exit::refused(message, Some(&hint)))?;
     words.extend(given.iter().cloned());
+    check_data(&refit, &best.folder, (&path, &words))?;
     words.extend(schedule(&refit, ends.first(), (&path, &words), &options.start.run));
     let words: Vec<String> = [path.to_string_lossy().into_owned()].into_iter().chain(words).collect();
     let mut start = options.start.clone();
@@ -64,6 +66,30 @@ fn spec_of(best: &BestRun) -> Result<(Spec, PathBuf), Exit> {
         },
         Loaded::Lab(_) => Err(Exit::refused(format!("`{folder}` trained no model"), None)),
     }
+}
+
+/// Other data than those of the run are warned of, and refused if test rows stay apart: others may be drawn for the test now, so
+/// that those on which the model was chosen are among them.
+fn check_data(refit: &Refit<'_>, folder: &Path, (path, words): (&Path, &[String])) -> Result<(), Exit> {
+    // What cannot be read is reported by the run.
+    let Ok(Loaded::Train(experiment)) = spec::read(path, words) else { return Ok(()) };
+    let Some(data) = experiment.trials.first().map(|trial| &trial.spec.data) else { return Ok(()) };
+    let (files, own) = (data.source.files(), refit.spec.data.source.files());
+    let found = digest_of_files(&data.source, files.iter().copied());
+    let (Some(found), Some(recorded)) = (found, run_digest(folder)) else { return Ok(()) };
+    if files.is_empty() || files.len() != own.len() || found == recorded {
+        return Ok(());
+    }
+    let what = format!("the data are not those that `{}` was trained on", folder.display());
+    if data.split.as_ref().is_some_and(|split| split.test > 0.0) {
+        let hint = "rows that chose the model may be among the test rows now: sweep the new data, or train on all rows by `--all`";
+        return Err(Exit::refused(
+            format!("{what}: their digest is {found}, and was {recorded}"),
+            Some(hint),
+        ));
+    }
+    print_stderr(&format!("warning: {}\n", escape_line(&what)));
+    Ok(())
 }
 
 /// Where a run was best, or ended if it had no validation.

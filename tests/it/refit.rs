@@ -238,3 +238,31 @@ fn what_cannot_be_refitted_is_refused() {
         )
     );
 }
+
+/// Of other data other rows may be for the test.
+#[test]
+fn other_data_are_refused_or_warned_of() {
+    let place = sandbox(SPEC);
+    let run = place.run(&["-q"]).ended_by(0).0.display().to_string();
+    let text = fs::read_to_string(PENGUINS).unwrap();
+    fs::write(place.path().join("penguins.csv"), text.replacen("39.1", "39.2", 1)).unwrap();
+    let Ended { code, stderr, .. } = place.runner(&["refit", &run]);
+    let what = format!("the data are not those that `{run}` was trained on");
+    assert!(code == Some(2) && stderr.starts_with(&format!("error: {what}: their digest is ")), "{stderr}");
+    let hint = " = hint: rows that chose the model may be among the test rows now: sweep the new data, or train on all rows by \
+                `--all`\n";
+    assert!(stderr.ends_with(hint), "{stderr}");
+    let (_, printed) = refit(&place, &[&run, "--all"]);
+    assert_eq!(printed[0], format!("warning: {what}"));
+}
+
+/// The best of a part of a sweep may not be the best of the whole.
+#[test]
+fn a_sweep_that_has_not_finished_is_said_to_be_so() {
+    let place = sandbox(SPEC);
+    let words = ["spec.toml", "~optimizer", "optimizer.sgd.lr=0.01,3e38,0.02", "--fail-fast", "-q"];
+    let sweep = place.runner(&words).stdout.trim().to_owned();
+    let (_, printed) = refit(&place, &[&sweep]);
+    assert!(printed[0].contains(", the best trial: #0 lr 0.01, validation f1 "), "{printed:?}");
+    assert!(printed[0].ends_with("; not finished: 1 of 3 trials"), "{printed:?}");
+}

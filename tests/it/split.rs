@@ -307,7 +307,7 @@ fn rows_in_their_order_are_not_drawn() {
         refused(&["data.csv.group=year"]),
     ];
     insta::assert_snapshot!(all.join("\n"), @r#"
-    error: `data.split.stratify`: with `data.split.shuffle = false` rows stay in their order, and nothing draws them
+    error: `data.split.stratify`: with `data.split.shuffle = false` rows stay in their order: no class gets a share of each part
      --> argument 2:1:21
       |
     1 | data.split.stratify=true
@@ -315,7 +315,7 @@ fn rows_in_their_order_are_not_drawn() {
       |
       = hint: leave out one of the two: `~data.split.stratify` deletes this one
 
-    error: `data.split.seed`: with `data.split.shuffle = false` rows stay in their order, and nothing draws them
+    error: `data.split.seed`: with `data.split.shuffle = false` rows stay in their order: no seed draws them
      --> argument 3:1:17
       |
     1 | data.split.seed=3
@@ -325,7 +325,7 @@ fn rows_in_their_order_are_not_drawn() {
 
     error: 2 problems in spec.toml
 
-    error: `data.folds`: with `data.split.shuffle = false` rows stay in their order, and nothing draws them
+    error: `data.folds`: with `data.split.shuffle = false` rows stay in their order: folds are drawn, and would train on rows that come later
      --> argument 2:1:12
       |
     1 | data.folds=5
@@ -333,7 +333,7 @@ fn rows_in_their_order_are_not_drawn() {
       |
       = hint: leave out one of the two: `~data.folds` deletes this one
 
-    error: `data.csv.group`: with `data.split.shuffle = false` rows stay in their order, and nothing draws them
+    error: `data.csv.group`: with `data.split.shuffle = false` rows stay in their order: groups are drawn
      --> argument 2:1:16
       |
     1 | data.csv.group=year

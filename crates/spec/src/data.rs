@@ -206,18 +206,17 @@ impl Data {
     /// Refuses what draws rows, if they stay in their order.
     fn check_order(&self, t: &mut Fields<'_>) {
         let Some(split) = self.split.as_ref().filter(|split| !split.shuffle) else { return };
+        let group = self.source.group_key().map(|key| key.trim_start_matches("data."));
         let draws = [
-            (split.stratify, "split.stratify"),
-            (split.seed.is_some(), "split.seed"),
-            (self.folds.is_some(), "folds"),
-            (
-                self.source.group_key().is_some(),
-                self.source.group_key().unwrap_or_default().trim_start_matches("data."),
-            ),
+            split.stratify.then_some(("split.stratify", "no class gets a share of each part")),
+            split.seed.is_some().then_some(("split.seed", "no seed draws them")),
+            self.folds
+                .is_some()
+                .then_some(("folds", "folds are drawn, and would train on rows that come later")),
+            group.map(|key| (key, "groups are drawn")),
         ];
-        for (_, key) in draws.into_iter().filter(|(draws, _)| *draws) {
-            let message =
-                "with `data.split.shuffle = false` rows stay in their order, and nothing draws them";
+        for (key, why) in draws.into_iter().flatten() {
+            let message = format!("with `data.split.shuffle = false` rows stay in their order: {why}");
             t.refuse(key, &[], message, &format!("leave out one of the two: `~data.{key}` deletes this one"));
         }
     }

@@ -14,7 +14,7 @@ use super::{
     grouping::distinct,
     metric::Metric,
     ranking::{Candidate, Ranking},
-    run::{DAMAGED, DELETED, Run},
+    run::{DAMAGED, DELETED, PLANNED, RUNNING, Run, UNFINISHED},
     sweep,
 };
 use crate::{host::escape_line, record::command_line, units};
@@ -35,6 +35,8 @@ pub struct BestSetting {
     pub count: usize,
     /// How many trials are damaged or deleted.
     pub lost: usize,
+    /// How many trials have not ended, of all.
+    pub open: [usize; 2],
     /// `#3 lr 0.03, validation loss 0.0615 [0.0583, 0.0640], n 5`.
     pub words: String,
 }
@@ -61,6 +63,8 @@ impl BestSetting {
         let ranking = comparison.only_ranking().filter(|ranking| ranking.status == FINISHED)?;
         let best = ranking.settings.first()?;
         let (metric, run) = (&ranking.metric, &comparison.runs[best.places[0]]);
+        let count_of =
+            |all: &[&str]| comparison.runs.iter().filter(|run| all.contains(&&*run.status)).count();
         let words = match (best.samples.len(), self::best(run)) {
             (1, words) if !words.is_empty() => words,
             (1, _) => format!("{} {}", metric.name, metric.word(best.value)),
@@ -75,7 +79,11 @@ impl BestSetting {
             metric: metric.full_name().to_owned(),
             value: best.value,
             count: best.samples.len(),
-            lost: comparison.runs.iter().filter(|run| [DAMAGED, DELETED].contains(&&*run.status)).count(),
+            lost: count_of(&[DAMAGED, DELETED]),
+            open: [
+                count_of(&[PLANNED, UNFINISHED, RUNNING, "interrupted", "waiting", "skipped"]),
+                comparison.runs.len(),
+            ],
             words: format!("{}, {words}", ranking.name(comparison, best)),
         })
     }
@@ -122,7 +130,14 @@ pub fn find_best_run(path: &str) -> Result<BestRun, ReportError> {
                     0 => String::new(),
                     lost => format!("; damaged or deleted: {}", units::counted(lost as u64, "trial")),
                 };
-                Ok(BestRun { folder: best.folder, setting: Some(best.words + &lost), folders: best.folders })
+                let open = match best.open {
+                    [0, _] => String::new(),
+                    [open, all] => {
+                        format!("; not finished: {open} of {}", units::counted(all as u64, "trial"))
+                    }
+                };
+                let setting = Some(best.words + &lost + &open);
+                Ok(BestRun { folder: best.folder, setting, folders: best.folders })
             }
             None => {
                 let hint = "name the folder of one trial: none of them finished, or they have no order, since they are of \
