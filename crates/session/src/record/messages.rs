@@ -150,6 +150,8 @@ pub fn cause(cause: Bottleneck, processor: Processor) -> &'static str {
             Processor::GpuWalk => "barriers",
         },
         Bottleneck::AllReduce => "all-reduce",
+        // The CPU's memory is the host's: nothing moves.
+        Bottleneck::Transfer if processor == Processor::Cpu => "preparing rows",
         Bottleneck::Transfer => "transfer",
         Bottleneck::File => "file reads",
         Bottleneck::Log => "log",
