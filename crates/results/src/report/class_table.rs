@@ -8,7 +8,7 @@ use crate::{record::text_table, train::ClassCounts, units};
 /// Maximum classes of a table.
 const MOST: usize = 20;
 
-/// A row for each class. Of two classes the one with fewer rows comes first; of more than [`MOST`], those with the
+/// A row for each class. Of two classes the one with fewer rows comes first; of more than `MOST`, those with the
 /// lowest F1.
 pub struct ClassTable {
     pub(super) columns: Vec<Column>,

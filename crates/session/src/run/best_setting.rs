@@ -77,8 +77,8 @@ fn have_same_seeds(own: &[Sample], other: &[Sample]) -> bool {
 }
 
 /// The settings, best first. Two are compared by their means over the seeds that both have. The best mean of the settings with
-/// most seeds leads; of each other set of seeds the best mean takes the lead if it is ahead of the leader. If
-/// `seeds_matter`, some [come last](Ranked::comes_last). All others follow by their difference from the leader; of equal ones the
+/// most seeds leads; of each other set of seeds the best mean takes the lead if it is ahead of the leader, and not only
+/// by luck. If `seeds_matter`, some [come last](Ranked::comes_last). All others follow by their difference from the leader; of equal ones the
 /// first is first.
 pub fn order(settings: &[Ranked<'_>], seeds_matter: bool, cost: &dyn Fn(f64) -> f64) -> Vec<usize> {
     let mean_cost = |own: &Ranked<'_>| Cost::new(cost(mean(own.samples.iter().map(|(_, value)| value))));
@@ -94,12 +94,22 @@ pub fn order(settings: &[Ranked<'_>], seeds_matter: bool, cost: &dyn Fn(f64) -> 
     let mut firsts: Vec<usize> = firsts.into_values().collect();
     firsts.sort_by_key(|&place| (Reverse(folds(settings[place].samples)), costs[place], place));
     let behind = |own: usize, leader: usize| behind(&settings[own], &settings[leader], seeds_matter, cost);
-    let takes_lead = |own: usize, leader: usize| behind(own, leader) < (false, Cost::new(0.0));
+    let takes_lead = |own: usize, leader: usize| {
+        let is_ahead = behind(own, leader) < (false, Cost::new(0.0));
+        is_ahead && !may_be_luck(settings[own].samples, settings[leader].samples, cost)
+    };
     let lead = |leader, own| if takes_lead(own, leader) { own } else { leader };
     let Some(leader) = firsts.into_iter().reduce(lead) else { return Vec::new() };
     let mut order: Vec<usize> = (0..settings.len()).collect();
     order.sort_by_cached_key(|&own| (own != leader, behind(own, leader), own));
     order
+}
+
+/// Whether a setting shares one seed with a leader of several, of which another did as well: one pair says nothing about the spread,
+/// the leader's other values do.
+fn may_be_luck(own: &[Sample], leader: &[Sample], cost: &dyn Fn(f64) -> f64) -> bool {
+    let [(_, value)] = own else { return false };
+    leader.len() > 1 && leader.iter().any(|(_, other)| Cost::new(cost(*other)) <= Cost::new(cost(*value)))
 }
 
 /// Whether a setting comes last, and by how much it is behind another.
@@ -309,6 +319,18 @@ mod tests {
         assert_eq!(ordered(&[worse, &[(9, 0.0)], better, best], &[]), [3, 2, 0, 1]);
     }
 
+    /// One shared seed says nothing about the spread among seeds.
+    #[test]
+    fn a_single_seed_leads_only_beyond_the_spread_of_several() {
+        let of = |single| {
+            let several = [("a", 0, None, 0.15), ("a", 1, None, 0.13), ("a", 2, None, 0.14)];
+            best(several.into_iter().chain([("b", 0, None, single)]), LOSS)
+        };
+        assert_eq!(of(0.147), is("a", 1, 0.14, 3));
+        assert_eq!(of(0.13), is("a", 1, 0.14, 3));
+        assert_eq!(of(0.12), is("b", 3, 0.12, 1));
+    }
+
     /// The values of `tests/it/best_setting.rs`, where `compare` names the same setting, trial, mean and count.
     #[test]
     fn the_folds_of_a_seed_count_as_one() {
@@ -320,8 +342,8 @@ mod tests {
         // The trials of `a` have the mean 0.5, those of `b` 0.4375.
         let values = [0.75, 0.5, 0.625, 0.25, 0.125, 0.5625];
         assert_eq!(of(&values), is("a", 4, 0.40625, 2));
-        // On the seed that both have, `b` is ahead.
-        assert_eq!(of(&values[..5]), is("b", 3, 0.375, 1));
+        // On the seed that both have, `b` is ahead, but not of the other seed of `a`.
+        assert_eq!(of(&values[..5]), is("a", 4, 0.40625, 2));
         // With one seed, each fold is a value.
         assert_eq!(of(&values[..1]), is("a", 0, 0.75, 1));
         assert_eq!(of(&values[..2]), is("b", 1, 0.5, 1));
