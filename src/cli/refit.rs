@@ -45,7 +45,7 @@ pub fn refit(options: &RefitOptions, begun: Instant) -> Result<Exit, Exit> {
     let command = ["runner".to_owned()].into_iter().chain(words);
     if !(start.run.quiet || start.json || hosts::is_other_rank()) {
         let command = escape_line(&command_line(command.clone())).into_owned();
-        print_stderr(&format!("{}the same as: {command}\n", told(&best, &refit, ends.len())));
+        print_stderr(&format!("{}the same as: {command}\n", summary(&best, &refit, ends.len())));
     }
     let command: Vec<OsString> = command.map(OsString::from).collect();
     run(&start, &command, begun)
@@ -163,7 +163,7 @@ fn schedule(
 }
 
 /// What is trained, and how long.
-fn told(best: &BestRun, refit: &Refit<'_>, runs: usize) -> String {
+fn summary(best: &BestRun, refit: &Refit<'_>, runs: usize) -> String {
     let folder = best.folder.to_string_lossy();
     let run = match &best.setting {
         Some(setting) => format!("{folder}, the best trial: {setting}"),

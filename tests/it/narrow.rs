@@ -12,7 +12,7 @@ layers = [{ linear = { out_features = 4 } }, "relu", { linear = { out_features =
 lr = 0.01
 "#;
 
-/// What the command prints to a terminal of so many columns, or to a file.
+/// The output in a terminal of this width, or in a file.
 fn printed(place: &Sandbox, arguments: &[&str], columns: Option<u16>) -> String {
     let mut command = place.command(arguments);
     // Taken from the parent alone, which is this process.

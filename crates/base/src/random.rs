@@ -76,6 +76,13 @@ pub fn below(rng: &mut impl Rng, bound: u32) -> u32 {
     (product >> 32) as u32
 }
 
+/// Puts the items in a random order (Fisher and Yates, from the last place to the second).
+pub fn shuffle<T>(rng: &mut impl Rng, items: &mut [T]) {
+    for place in (1..items.len()).rev() {
+        items.swap(place, below(rng, place as u32 + 1) as usize);
+    }
+}
+
 /// Two independent numbers from one step of the generator, uniform in `0..first` and `0..second` without
 /// bias; both bounds are at least 1. Brackett-Rozinsky and Lemire, *Batched Ranged Random Integer Generation*
 /// (2024).

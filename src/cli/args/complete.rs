@@ -11,6 +11,7 @@ use std::{
 use clap_complete::engine::{ArgValueCompleter, CompletionCandidate, PathCompleter, ValueCompleter};
 use serde_json::Value;
 
+use super::spec_of;
 use crate::{
     record::runs_dir,
     spec::{Kind, schema},
@@ -56,13 +57,7 @@ fn words(typed: &OsStr) -> Vec<CompletionCandidate> {
         .take(cursor)
         .map(|word| word.to_string_lossy().trim_matches(['"', '\'']).replace("\\ ", " "))
         .collect();
-    // A run stands for its spec.
-    let spec = |word: &String| {
-        let inner = Path::new(word).join("spec.toml");
-        let path = if word.ends_with(".toml") { PathBuf::from(word) } else { inner };
-        (*word != *text && path.is_file()).then_some(path)
-    };
-    let Some(spec) = line.iter().find_map(spec) else {
+    let Some(spec) = line.iter().filter(|word| **word != *text).find_map(|word| spec_of(word)) else {
         let is_spec = |path: &Path| path.extension().is_some_and(|end| end == "toml");
         return PathCompleter::any().filter(is_spec).stdio().complete(typed);
     };

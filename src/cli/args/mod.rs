@@ -11,6 +11,7 @@ mod unknown;
 use std::{
     ffi::OsString,
     io::{ErrorKind::BrokenPipe, IsTerminal},
+    path::{Path, PathBuf},
 };
 
 use clap::{CommandFactory, Parser, ValueEnum, error::ErrorKind};
@@ -158,6 +159,12 @@ fn command_first(arguments: &[OsString]) -> Vec<OsString> {
         }
     }
     arguments
+}
+
+/// The spec that a typed word names: a TOML file, or that of a run's folder.
+fn spec_of(word: &str) -> Option<PathBuf> {
+    let path = if word.ends_with(".toml") { PathBuf::from(word) } else { Path::new(word).join("spec.toml") };
+    path.is_file().then_some(path)
 }
 
 /// `RUNNER_VIRTUAL_GPUS`, checked like `--virtual-gpus`.

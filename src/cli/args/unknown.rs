@@ -7,7 +7,7 @@ use clap::{
     error::{ContextKind, ContextValue, ErrorKind},
 };
 
-use super::Cli;
+use super::{Cli, spec_of};
 use crate::{
     run::Exit,
     spec::{key_of_option, nearest},
@@ -171,12 +171,7 @@ fn takes_keys(command: &clap::Command) -> bool {
 
 /// A hint on the key of the spec that is typed as an option, such as `--seed 2`.
 fn key(command: &clap::Command, typed: &str, arguments: &[String]) -> Option<String> {
-    // A run stands for its spec.
-    let spec = arguments.iter().skip(1).find_map(|word| {
-        let inner = Path::new(word).join("spec.toml");
-        let path = if word.ends_with(".toml") { Path::new(word).to_owned() } else { inner };
-        path.is_file().then_some(path)
-    });
+    let spec = arguments.iter().skip(1).find_map(|word| spec_of(word));
     let name = typed.strip_prefix("--").filter(|_| takes_keys(command))?;
     let key = key_of_option(name, spec.as_deref())?;
     Some(format!("keys have no dashes: `{key}={}`", value(typed, arguments)?))

@@ -11,7 +11,7 @@ use crate::{
     data::Preprocessing,
     device::DeviceError,
     plan::validation_rows,
-    random::{Purpose, below, fast_stream},
+    random::{Purpose, fast_stream, shuffle},
     record::text_table,
     report::parallel::map_blocks,
     spec::{Metric, Monitor},
@@ -98,11 +98,8 @@ fn columns(trained: &Trained) -> Vec<(String, Range<usize>)> {
 
 /// A random order of `rows` rows.
 fn permutation(rows: usize, seed: u64, index: u64) -> Vec<u32> {
-    let mut random = fast_stream(seed, Purpose::Importance, index);
     let mut order: Vec<u32> = (0..rows as u32).collect();
-    for last in (1..order.len()).rev() {
-        order.swap(last, below(&mut random, last as u32 + 1) as usize);
-    }
+    shuffle(&mut fast_stream(seed, Purpose::Importance, index), &mut order);
     order
 }
 

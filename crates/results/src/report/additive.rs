@@ -92,9 +92,7 @@ fn is_chance(models: &[Basis], ranks: &[f64], predicted: f64) -> bool {
     let mut stream = random::fast_stream(0, Purpose::Order, 0);
     let mut shuffled = ranks.to_vec();
     let as_good = (0..SHUFFLES).filter(|_| {
-        for place in (1..shuffled.len()).rev() {
-            shuffled.swap(place, random::below(&mut stream, place as u32 + 1) as usize);
-        }
+        random::shuffle(&mut stream, &mut shuffled);
         best(models, &shuffled).is_some_and(|(own, _)| own >= predicted)
     });
     (as_good.count() + 1) * 20 > SHUFFLES + 1
