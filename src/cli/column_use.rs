@@ -119,6 +119,7 @@ pub(super) fn use_of(column: &ColumnProfile, rows: usize) -> Use {
             no_numbers(column, rows) + "; `missing_values` names texts that stand for missing ones"
         }
         _ if is_few(column, rows) => return Use::Category,
+        _ if is_beyond_f32(column) => format!("it has numbers beyond the range of f32{}", example(column)),
         _ => {
             let more = if column.has_many() { " or more" } else { "" };
             let texts = units::count(distinct as u64);
@@ -130,6 +131,12 @@ pub(super) fn use_of(column: &ColumnProfile, rows: usize) -> Use {
             format!("it has {texts}{more} different texts{}: too many for categories{group}", example(column))
         }
     })
+}
+
+/// Whether the first cell that cannot be used is a number that is too large.
+fn is_beyond_f32(column: &ColumnProfile) -> bool {
+    let number = column.text.as_ref().and_then(|text| text.parse::<f64>().ok());
+    number.is_some_and(|value| value.abs() > f64::from(f32::MAX))
 }
 
 /// A sentence on a feature that may be an identifier.

@@ -9,7 +9,7 @@ use super::{
 use crate::{
     record::RunDir,
     report::{Found, find_one},
-    run::{Exit, Extension, KnownTrials, Resume, refuse, refused_changes, waits_at_rung},
+    run::{Exit, Extension, KnownTrials, Resume, is_place_of_data, refuse, refused_changes, waits_at_rung},
     spec::{self, Loaded, Spec},
 };
 
@@ -74,17 +74,28 @@ fn load_sweep(
         loaded.extended(larger).map_err(|refused| Exit::refused(refused.message, Some(refused.hint)))
     };
     let after = KnownTrials::read(folder);
-    let mut loaded = read(Vec::new())?;
-    for overrides in &after.overrides {
-        loaded = extended(loaded, read(overrides.clone())?)?;
-    }
+    // Trials have the same numbers wherever their data are.
+    let with_data_at = |places: &[String]| {
+        let mut loaded = read(places.to_vec())?;
+        for overrides in &after.overrides {
+            loaded = extended(loaded, read(spec::replaced(overrides, places))?)?;
+        }
+        Ok(loaded)
+    };
+    let of_data = |words: &[String]| -> Vec<String> {
+        words.iter().filter(|word| is_place_of_data(word)).cloned().collect()
+    };
+    let last = after.overrides.last().map_or(&[][..], Vec::as_slice);
+    let known = of_data(last);
+    let loaded = with_data_at(&known)?;
     if words.is_empty() {
         return Ok((loaded, None));
     }
-    let overrides = spec::replaced(after.overrides.last().map_or(&[], Vec::as_slice), words);
-    let (count, earlier) = (loaded.count(), loaded.hash8());
-    let larger = extended(loaded, read(overrides.clone())?)?;
-    let extension = (larger.count() > count).then_some(Extension { overrides, after, earlier });
+    let overrides = spec::replaced(last, words);
+    let (places, count, earlier) = (of_data(&overrides), loaded.count(), loaded.hash8());
+    let larger = extended(with_data_at(&places)?, read(overrides.clone())?)?;
+    let is_new = larger.count() > count || places != known;
+    let extension = is_new.then_some(Extension { overrides, after, earlier });
     Ok((larger, extension))
 }
 

@@ -84,6 +84,48 @@ fn longer_axes_add_trials() {
 }
 
 #[test]
+fn a_sweep_goes_on_with_its_data_at_another_place() {
+    let place = Sandbox::new(
+        r#"
+data.csv = { path = "rows.csv", target = "y" }
+model.layers = [{ linear = { out_features = 1 } }]
+optimizer.sgd.lr = 1e-3
+trainer.max_epochs = 2
+"#,
+    );
+    let file = |name: &str| place.path().join(name);
+    let write = |name: &str, slope: usize| {
+        let rows: String = (0..40).map(|i| format!("{i},{}\n", slope * i)).collect();
+        fs::write(file(name), format!("x,y\n{rows}")).unwrap();
+    };
+    write("rows.csv", 2);
+    let sweep = place.run(&["optimizer.sgd.lr=1e-3,1e-4"]).ended_by(0).0;
+    let lose = |trial: usize| fs::remove_dir_all(&trials(&sweep)[trial].0).unwrap();
+    let (before, of_lost) = (times(&sweep)[0], result(&trials(&sweep)[1]));
+    lose(1);
+    ["moved", "others"].into_iter().for_each(|folder| fs::create_dir(file(folder)).unwrap());
+    fs::rename(file("rows.csv"), file("moved/rows.csv")).unwrap();
+    write("others/rows.csv", 3);
+    let at = |name: &str| format!("data.csv.path={}", file(name).display());
+    let ended = resumed(&place, &sweep, &[]);
+    assert!(
+        ended.code == Some(2) && ended.stderr.contains("`data.csv.path=PATH` names another file"),
+        "{ended:?}"
+    );
+    let ended = resumed(&place, &sweep, &[&at("others/rows.csv")]);
+    let other = "the data are not those that `TRIAL` was trained on";
+    let own = ended.stderr.replace(trials(&sweep)[0].0.to_str().unwrap(), "TRIAL");
+    assert!(ended.code == Some(2) && own.contains(other), "{own}");
+    let ended = resumed(&place, &sweep, &[&at("moved/rows.csv")]);
+    assert_eq!((ended.code, times(&sweep)[0]), (Some(0), before), "{ended:?}");
+    assert!(result(&trials(&sweep)[1]) == of_lost);
+    // It knows where they are from now on.
+    lose(1);
+    assert_eq!(resumed(&place, &sweep, &["optimizer.sgd.lr=1e-3,1e-4,1e-5"]).code, Some(0));
+    assert_eq!((statuses(&sweep), times(&sweep)[0]), (vec!["finished".to_owned(); 3], before));
+}
+
+#[test]
 fn samplers_draw_more_trials() {
     let place = Sandbox::new(SPEC);
     for (sampler, seeds) in [("sobol", "seed=0,1"), ("tpe", "seed=0")] {

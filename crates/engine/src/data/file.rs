@@ -23,6 +23,9 @@ pub(super) fn open(path: &Path, key: &str) -> Result<(File, u64), Problem> {
             io::ErrorKind::InvalidInput => {
                 "write what it gives to a file and name that: data files are looked at again".to_owned()
             }
+            io::ErrorKind::PermissionDenied => {
+                "you may not read it: ask its owner, or `chmod +r` it".to_owned()
+            }
             _ if path.iter().any(|part| part == "~") => {
                 "`~` is the home folder in a shell alone: write the path of that folder".to_owned()
             }

@@ -78,6 +78,14 @@ pub(super) fn not_the_trials(found: &Spec, own: &Spec, axes: &[String]) -> Optio
     Some(format!("`{key}` is {found}, not {own}"))
 }
 
+/// Whether an override gives one place to a file of data.
+pub fn is_place_of_data(word: &str) -> bool {
+    let place = word.split_once('=').map(|(key, place)| (key.trim_end(), place));
+    place.is_some_and(|(key, place)| {
+        key.starts_with("data.") && MAY_CHANGE.contains(&key) && !place.contains(',')
+    })
+}
+
 fn may_change(key: &str) -> bool {
     MAY_CHANGE.iter().any(|may| is_below(key, may))
 }

@@ -49,7 +49,7 @@ mod warnings;
 pub use best_setting::{
     FOLD, REPEAT, Ranked, SEEDS, Sample, SeedsAndFold, mean, order, pairs, samples, varies_setting,
 };
-pub use changes::refused_changes;
+pub use changes::{is_place_of_data, refused_changes};
 pub use datasets::Datasets;
 pub use device_group::{bf16_unit, executor};
 pub use exit::{

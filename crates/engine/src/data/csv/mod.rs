@@ -115,7 +115,7 @@ fn open_with(
     let notes = left_out(&columns).into_iter().chain(split.note()).chain(grouped);
     let notes = notes.chain(dropped(spec, &table, ""));
     let mut notes: Vec<String> = notes.chain(features.notes(&columns)).collect();
-    let mut warnings = constant(&columns, &train_x, features.width());
+    let mut warnings = Vec::from_iter(constant(&columns, &train_x, features.width()));
     warnings.extend(outliers::warnings(spec, &table));
     let preprocessing = serde_json::to_value(StoredCsv {
         source: "csv".to_owned(),
@@ -144,12 +144,13 @@ fn open_with(
     })
 }
 
-/// The names of numeric columns whose value is the same in all training rows. They are the first features of
-/// a row.
-fn constant(columns: &Columns, rows: &[f32], width: usize) -> Vec<String> {
+/// Names the numeric columns whose value is the same in all training rows. They are the first features of a row.
+fn constant(columns: &Columns, rows: &[f32], width: usize) -> Option<String> {
     let is_constant = |c: usize| rows.iter().skip(c).step_by(width).all(|value| *value == rows[c]);
-    let names = columns.numeric.iter().enumerate().filter(|(c, _)| rows.len() > width && is_constant(*c));
-    names.map(|(_, &column)| format!("`{}` is alike in all training rows", columns.name(column))).collect()
+    let found = columns.numeric.iter().enumerate().filter(|(c, _)| rows.len() > width && is_constant(*c));
+    let names: Vec<String> = found.map(|(_, &column)| format!("`{}`", columns.name(column))).collect();
+    let verb = if names.len() == 1 { "is" } else { "are" };
+    (!names.is_empty()).then(|| format!("{} {verb} alike in all training rows", fitting(&names)))
 }
 
 /// Names the columns of the training file that are not read, as many as fit on a line.

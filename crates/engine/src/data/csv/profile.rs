@@ -6,7 +6,12 @@ use std::{
     path::Path,
 };
 
-use super::{missing::MissingCells, outliers::Outliers, parquet, text::Text};
+use super::{
+    missing::MissingCells,
+    outliers::Outliers,
+    parquet,
+    text::{Text, unclosed},
+};
 use crate::{data::file, spec::Problem};
 
 /// Separators that are tried.
@@ -21,6 +26,9 @@ const MARKERS: [&str; 8] =
 
 /// Distinct values are counted up to this number.
 const MOST_DISTINCT: usize = 1000;
+
+/// Whole numbers above it may be rounded.
+const LAST_WHOLE: f64 = (1_u64 << f64::MANTISSA_DIGITS) as f64;
 
 /// The columns of a CSV or Parquet file.
 #[derive(Debug)]
@@ -68,7 +76,7 @@ pub struct ColumnProfile {
     pub taken: Vec<String>,
     /// Distinct values other than missing ones, up to a thousand, and the rows that have each.
     distinct: HashMap<String, u64>,
-    /// The bits of its distinct numbers, as long as all are integers.
+    /// The bits or hashes of its distinct numbers, as long as all are integers.
     whole: HashSet<u64>,
     last: f64,
     /// All its numbers, until the table was read.
@@ -118,7 +126,8 @@ impl CsvProfile {
             && unnamed < first.len();
         let is_parquet = text.is_parquet();
         let header = is_line_of_names || is_parquet;
-        let twice = (1..first.len()).find(|&place| first[..place].contains(&first[place])).filter(|_| header);
+        let mut known = HashSet::new();
+        let twice = first.iter().position(|name| !known.insert(name)).filter(|_| header);
         if let Some(place) = twice {
             let message = format!("two columns are called `{}`", file::printable(&first[place]));
             return Err(Problem::new(text.cell(0, place), message).hint("name them apart"));
@@ -147,6 +156,9 @@ impl CsvProfile {
             }
             if record.len() != columns.len() {
                 let start = record.position().map_or(0, |position| position.byte()) as usize;
+                if let Some(place) = text.unclosed_quote(start) {
+                    return Err(unclosed(place));
+                }
                 let message =
                     format!("expected {} cells, as in the first line, found {}", columns.len(), record.len());
                 return Err(Problem::new(text.line(start), message));
@@ -155,7 +167,7 @@ impl CsvProfile {
             for (column, cell) in columns.iter_mut().zip(&record) {
                 column.take(cell.trim(), row, &missing);
             }
-            seen.insert(hash_of(&record));
+            seen.insert(hash_of(record.iter().map(str::trim)));
         }
         let rows = records - usize::from(header);
         if rows == 0 {
@@ -169,9 +181,9 @@ impl CsvProfile {
     }
 }
 
-fn hash_of(record: &csv::StringRecord) -> u64 {
+fn hash_of<'a>(cells: impl IntoIterator<Item = &'a str>) -> u64 {
     let mut hasher = DefaultHasher::new();
-    record.iter().for_each(|cell| cell.trim().hash(&mut hasher));
+    cells.into_iter().for_each(|cell| cell.hash(&mut hasher));
     hasher.finish()
 }
 
@@ -190,12 +202,15 @@ impl ColumnProfile {
             Ok(value) => {
                 self.is_whole &= value.fract() == 0.0;
                 self.are_dates &= is_date(cell);
-                self.counts_rows &= self.is_whole && (self.numbers == 0 || value == self.last + 1.0);
+                let follows = self.numbers == 0 || (value == self.last + 1.0 && value < LAST_WHOLE);
+                self.counts_rows &= self.is_whole && follows;
                 self.numbers += 1;
                 self.last = value;
                 self.all.push(value);
                 if self.is_whole {
-                    self.whole.insert(value.to_bits());
+                    // Texts tell numbers apart that are the same once they are rounded.
+                    let is_exact = value.abs() < LAST_WHOLE;
+                    self.whole.insert(if is_exact { value.to_bits() } else { hash_of([cell]) });
                 } else {
                     self.whole = HashSet::new();
                 }
