@@ -323,7 +323,7 @@ fn read_name(v: Item<'_>) -> String {
     // only ASCII letters.
     let pattern = r"^[^-./\\\s][^/\\\s]*$";
     let schema = serde_json::json!({ "type": "string", "pattern": pattern, "maxLength": MAX_NAME_BYTES });
-    let hint = "it names a folder: at most 100 bytes of letters, digits and `.` `_` `=` `+` `-`, not beginning with `.` or `-`";
+    let hint = "it names a folder: at most 100 bytes of letters, digits and `.` `_` `=` `+` `-` without spaces, not beginning with `.` or `-`";
     v.custom_hinted("a name", schema, "stand_in".to_owned(), Some(hint.to_owned()), |v| match v {
         Value::String(s) => {
             let fits = !s.is_empty() && s.len() <= MAX_NAME_BYTES && s.chars().all(fits_name);

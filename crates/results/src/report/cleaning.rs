@@ -133,7 +133,10 @@ impl CleanRequest<'_> {
         });
         let old = self.older_than.and_then(|_| {
             let started = DateTime::parse_from_rfc3339(entry.started()).ok()?;
-            Some(format!("{} old", units::counted((self.now - started.to_utc()).num_days() as u64, "day")))
+            let age = self.now - started.to_utc();
+            let ages = [(age.num_days(), "day"), (age.num_hours(), "hour"), (age.num_minutes(), "minute")];
+            let (count, unit) = ages.into_iter().find(|(count, _)| *count > 0).unwrap_or(ages[2]);
+            Some(format!("{} old", units::counted(count as u64, unit)))
         });
         let resumable = entry.can_be_resumed().then(|| "can be resumed".to_owned());
         [of_best, old, resumable].into_iter().flatten().collect::<Vec<_>>().join(", ")

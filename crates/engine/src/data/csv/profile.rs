@@ -155,13 +155,7 @@ impl CsvProfile {
                 continue;
             }
             if record.len() != columns.len() {
-                let start = record.position().map_or(0, |position| position.byte()) as usize;
-                if let Some(place) = text.unclosed_quote(start) {
-                    return Err(unclosed(place));
-                }
-                let message =
-                    format!("expected {} cells, as in the first line, found {}", columns.len(), record.len());
-                return Err(Problem::new(text.line(start), message));
+                return Err(uneven(text, &record, columns.len()));
             }
             let row = u32::try_from(records - 1 - usize::from(header)).unwrap_or(u32::MAX);
             for (column, cell) in columns.iter_mut().zip(&record) {
@@ -178,6 +172,18 @@ impl CsvProfile {
         }
         let repeated = rows - seen.len();
         Ok(Self { is_parquet, delimiter: text.delimiter(), header, rows, repeated, columns })
+    }
+}
+
+/// The problem of a record that has not as many cells as the first line.
+fn uneven(text: &Text, record: &csv::StringRecord, expected: usize) -> Problem {
+    let start = record.position().map_or(0, |position| position.byte()) as usize;
+    match text.unclosed_quote(start) {
+        Some(place) => unclosed(place),
+        None => {
+            let message = format!("expected {expected} cells, as in the first line, found {}", record.len());
+            Problem::new(text.line(start), message)
+        }
     }
 }
 

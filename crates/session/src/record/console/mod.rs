@@ -24,7 +24,9 @@ pub use sweep_line::{LineMode, SweepLine};
 use terminal_size::terminal_size_of;
 use validated::Validated;
 
-use super::{LabTable, RecordError, Sink, error::STANDARD_OUTPUT, lab::step_in_words, messages};
+use super::{
+    LabTable, RecordError, Sink, error::STANDARD_OUTPUT, lab::step_in_words, messages, terminal::folded,
+};
 use crate::{
     event::{Best, Event, Header, Level, Outcome, Progress, ValidationRow},
     host::{Stream, escape_line, escape_uncoloured, lock},
@@ -141,7 +143,10 @@ impl Console {
     /// Prints a line to standard error. A write error is ignored: it is no reason to end a run.
     fn print_line(&mut self, line: &str) {
         self.bar.clear(&mut self.err);
-        let line = escape_line(line);
+        let mut line = escape_line(line);
+        if self.options.terminal {
+            line = folded(&line, width()).into();
+        }
         match &self.options.trial {
             Some(trial) => trial.line.apart(&mut self.err, |err| drop(writeln!(err, "{line}"))),
             None => drop(writeln!(self.err, "{line}")),
