@@ -4,9 +4,11 @@
 >>> run = runner.run("experiments/diabetes.toml", {"trainer.max_epochs": 5})
 >>> run.metrics.tail()
 >>> run.weights()["0.weight"].shape
+>>> run.predict(frame)
 """
 
 import csv
+import io
 import json
 import math
 import os
@@ -15,6 +17,7 @@ import signal
 import subprocess
 import sys
 import sysconfig
+import tempfile
 import tomllib
 from functools import cached_property
 from pathlib import Path
@@ -80,10 +83,7 @@ def run(spec, overrides=(), options=()):
 
 def load(path):
     """The run or sweep in a folder, or the newest one below it."""
-    done = _call("latest", os.fspath(path))
-    if done.returncode != 0:
-        raise RunnerError(_message(done), done.returncode)
-    return Run(done.stdout.strip())
+    return Run(_done(_call("latest", os.fspath(path))).stdout.strip())
 
 
 class Run:
@@ -147,6 +147,41 @@ class Run:
             return {column: [_value(column, row[i]) for row in rows] for i, column in enumerate(columns)}
         return pandas.read_csv(self.path / name, dtype=dict.fromkeys(_WORDS, "object"))
 
+    def predict(self, rows, options=()):
+        """A prediction for each row, as `runner predict` prints them; of a sweep by its best trial.
+
+        `rows`: a pandas or Polars frame or a dict of columns, with the names of the training file; a NumPy array for a model
+        of arrays; or the path of a file. `options`: words such as "--keep", "date". Returns a frame of the kind that `rows` is,
+        with its index; else a data frame where pandas is installed, or a dict of lists. The column `class` has the names of
+        the training file, as integers where all of them are. Raises RunnerError with the first row that is wrong.
+        """
+        place, given = _rows(rows)
+        done = _done(_call("predict", str(self.path), place, *options, given=given))
+        names, *lines = csv.reader(io.StringIO(done.stdout, newline=""))
+        columns = dict(zip(names, map(list, zip(*lines, strict=True)) if lines else ([] for _ in names), strict=True))
+        # Columns of `--keep` come first, as they are in the table.
+        first = next(i for i, name in enumerate(names) if name == "class" or name.startswith("prediction"))
+        for name in names[first:]:
+            columns[name] = _classes(columns[name]) if name == "class" else list(map(float, columns[name]))
+        return _framed(columns, rows)
+
+    def evaluate(self, rows=None, labels=None, options=()):
+        """The metrics of `runner evaluate --json` by name, None where the rows do not define one; of a sweep by its best trial.
+
+        `rows`: as for `predict`, with the target among the columns; absent, the rows that `data.split.test` kept from the run.
+        `labels`: those of an array, an array or a file.
+        """
+        place, given = (None, None) if rows is None else _rows(rows)
+        with tempfile.TemporaryDirectory() as folder:
+            if labels is not None:
+                file, content = _rows(labels)
+                if content is not None:
+                    file = Path(folder, "labels.npy")
+                    file.write_bytes(content)
+                options = ["--labels", os.fspath(file), *options]
+            words = [] if place is None else [place]
+            return json.loads(_done(_call("evaluate", str(self.path), *words, "--json", *options, given=given)).stdout)
+
     def weights(self, which="best"):
         """Parameters by name as NumPy arrays: the best ones if the run validated, or the "last"."""
         if which not in ("best", "last"):
@@ -171,17 +206,65 @@ class Run:
         return {name: array(tensor) for name, tensor in tensors.items()}
 
 
-def _call(*words):
+def _rows(rows):
+    """The word by which the program finds rows, and what it reads from its input."""
+    if isinstance(rows, (str, os.PathLike)):
+        return os.fspath(rows), None
+    if hasattr(rows, "write_csv"):
+        return "-", rows.write_csv().encode()
+    if hasattr(rows, "to_csv"):
+        return "-", rows.to_csv(index=False).encode()
+    if isinstance(rows, dict):
+        text = io.StringIO(newline="")
+        lines = csv.writer(text, lineterminator="\n")
+        lines.writerow(rows)
+        # A line without any text would be no row.
+        lines.writerows([cell if cell is not None else "" for cell in row] for row in zip(*rows.values(), strict=True))
+        return "-", text.getvalue().encode()
+    import numpy
+
+    array = io.BytesIO()
+    numpy.save(array, numpy.asarray(rows), allow_pickle=False)
+    return "-", array.getvalue()
+
+
+def _classes(names):
+    try:
+        numbers = [int(name) for name in names]
+    except ValueError:
+        return names
+    return numbers if list(map(str, numbers)) == names else names
+
+
+def _framed(columns, rows):
+    """Columns as a frame of the kind that `rows` is."""
+    if hasattr(rows, "write_csv"):
+        return type(rows)(columns)
+    try:
+        import pandas
+    except ImportError:
+        return columns
+    return pandas.DataFrame(columns, index=rows.index if isinstance(rows, pandas.DataFrame) else None)
+
+
+def _done(done):
+    if done.returncode != 0:
+        raise RunnerError(_message(done), done.returncode)
+    # A notebook needs the warnings, and which trial of a sweep it is.
+    sys.stderr.writelines(line for line in done.stderr.splitlines(keepends=True) if not line.startswith("weights: "))
+    return done
+
+
+def _call(*words, given=None):
     process = subprocess.Popen(
         [program(), *words],
-        stdin=subprocess.DEVNULL,
+        stdin=subprocess.DEVNULL if given is None else subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
-        text=True,
         env={**os.environ, "NO_COLOR": "1"},
     )
     try:
-        out, err = process.communicate()
+        out, err = process.communicate(given)
     except KeyboardInterrupt:
         # The program saves its rows and ends. In a terminal Ctrl-C has reached it already; it counts both as
         # one.
@@ -192,11 +275,12 @@ def _call(*words):
         process.terminate()
         process.communicate()
         raise
-    return subprocess.CompletedProcess(words, process.returncode, out, err)
+    return subprocess.CompletedProcess(words, process.returncode, out.decode(), err.decode(errors="replace"))
 
 
 def _message(done):
-    return done.stderr.strip().removeprefix("error: ") or f"it ended with exit code {done.returncode}"
+    before, _, message = f"\n{done.stderr.strip()}".partition("\nerror: ")
+    return message or before.strip() or f"it ended with exit code {done.returncode}"
 
 
 def _override(key, value):

@@ -95,6 +95,41 @@ class Runs(unittest.TestCase):
         self.assertEqual((metrics["step"][0], metrics["split"][0]), (1, "train"))
         self.assertIsInstance(metrics["loss"][0], float)
 
+    def test_predictions_of_rows_of_each_kind(self):
+        lines = "".join(f"{i},{'ab'[i % 2]},{3 * i + i % 2}\n" for i in range(40))
+        Path("rows.csv").write_text("x,kind,y\n" + lines + "\n")
+        Path("table.toml").write_text(
+            'data.csv = { path = "rows.csv", target = "y", categorical = ["kind"], standardize = true, standardize_target = true }\n'
+            "model.layers = [{ linear = { out_features = 1 } }]\n[optimizer.adam]\nlr = 0.1\n[trainer]\nmax_epochs = 60\n"
+        )
+        run = runner.run("table.toml")
+        rows = {"x": [4, 7.5], "kind": ["a", "b"]}
+        predicted = run.predict(rows)["prediction"]
+        for value, wanted in zip(predicted, [12, 23.5], strict=True):
+            self.assertAlmostEqual(value, wanted, delta=0.5)
+        self.assertEqual(len(run.predict("rows.csv")["prediction"]), 40)
+        self.assertEqual(run.evaluate("rows.csv")["rows"], 40)
+        kept = run.predict(rows, ["--keep", "kind"])
+        self.assertEqual((list(kept), list(kept["kind"])), (["kind", "prediction"], ["a", "b"]))
+        with self.assertRaisesRegex(runner.RunnerError, r"^`c` in column `kind` is not a category of the training file\n --> <stdin>:2:3"):
+            run.predict({"x": [4], "kind": ["c"]})
+        try:
+            import pandas
+        except ImportError:
+            return
+        frame = pandas.DataFrame(rows, index=[8, 3])
+        self.assertEqual(list(run.predict(frame).index), [8, 3])
+        self.assertEqual(list(run.predict(frame)["prediction"]), list(predicted))
+        arrays = runner.run("linreg.toml")
+        x = [[1.0, 2.0], [0.5, 0.25]]
+        self.assertEqual(arrays.predict(x).shape, (2, 1))
+        targets = arrays.predict(x)["prediction"].to_numpy(dtype="float32")
+        self.assertLess(arrays.evaluate(x, targets)["loss"], 1e-10)
+
+    def test_classes_keep_their_names(self):
+        for names, wanted in [(["2", "10"], [2, 10]), (["02", "1"], ["02", "1"]), (["a", "1"], ["a", "1"]), ([], [])]:
+            self.assertEqual(runner._classes(names), wanted)
+
     def test_the_blocks_of_the_page(self):
         try:
             import pandas  # noqa: F401
