@@ -112,7 +112,7 @@ fn open_with(
     let (train_y, rest_y) = split.apply(target.apply(&table)?, targets);
 
     let grouped = groups.and_then(|(name, _)| split.group_note(&name));
-    let notes = left_out(&columns).into_iter().chain(split.note()).chain(grouped);
+    let notes = left_out(&columns).into_iter().chain(split.notes()).chain(grouped);
     let notes = notes.chain(dropped(spec, &table, ""));
     let mut notes: Vec<String> = notes.chain(features.notes(&columns)).collect();
     let mut warnings = constant(&columns, &train_x, features.width());
