@@ -9,6 +9,7 @@
 //! - Classes are the sorted distinct integers or words of the target column.
 //! - Categories and classes are those of the training file; a validation file may not contain new ones.
 
+mod ascent;
 mod columns;
 mod faults;
 mod fit;
@@ -42,6 +43,7 @@ use crate::{
     spec::{Csv, Location, Missing, Parquet, Problem},
     units,
 };
+pub use ascent::Ascent;
 pub(super) use new_rows::{CsvModel, CsvRows};
 pub use profile::{ColumnProfile, CsvProfile};
 pub use stored::{ColumnKind, StoredColumn};
