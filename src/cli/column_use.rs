@@ -1,6 +1,9 @@
 //! What a drafted spec uses each column of a table for, and why it leaves one out.
 
-use crate::{data::ColumnProfile, units};
+use crate::{
+    data::{Ascent, ColumnProfile},
+    units,
+};
 
 /// A column of whole numbers with more distinct values than this is not taken for classes.
 pub(super) const MOST_CLASSES: usize = 20;
@@ -153,6 +156,26 @@ pub(super) fn doubt(column: &ColumnProfile, purpose: &Use, rows: usize) -> Optio
             "`{name}` may identify rows: nearly every row has another whole number; if it does, `ignore` leaves it out"
         )
     })
+}
+
+/// A sentence on rows in the order of one of the columns: of dates, or else of numbers that may be times.
+pub(super) fn order_of<'a>(
+    columns: impl Iterator<Item = &'a ColumnProfile> + Clone,
+    rows: usize,
+) -> Option<String> {
+    let of = |ascent: Ascent| {
+        let is_it = |own: &&ColumnProfile| own.ascent == Some(ascent) && !is_of_identity(&own.name, rows);
+        columns.clone().find(is_it)
+    };
+    let (column, end) = match (of(Ascent::Dates), of(Ascent::Numbers)) {
+        (Some(dates), _) => (dates, ":"),
+        (None, numbers) => (numbers?, "; if that is time,"),
+    };
+    Some(format!(
+        "rows are in the order of `{}`{end} `data.split.shuffle=false` judges by the last of them, and with `data.folds=5 \
+         data.fold=0..5` by five later parts in turn",
+        column.name.escape_debug()
+    ))
 }
 
 /// Whether a value stands in two rows or more, on average.

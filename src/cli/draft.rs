@@ -8,13 +8,14 @@ use std::{
 use super::{
     column_use::{
         MOST_CLASSES, ROWS_EACH, Use, commas, doubt, has_commas, has_units, is_class, no_numbers, oddities,
-        oddities_of_target, reason, units_of_numbers, use_of,
+        oddities_of_target, order_of, reason, units_of_numbers, use_of,
     },
+    draft_targets::{OTHER, refusal, targets_of},
     missing_cells::{MissingCells, take_markers_for_missing},
 };
 use crate::{
     data::{ColumnProfile, CsvProfile},
-    spec::{Location, MISSING_VALUES, Problem, default_name, longer, nearest},
+    spec::{MISSING_VALUES, Problem, default_name},
     units,
 };
 
@@ -95,40 +96,6 @@ pub fn draft(
 /// Numeric features that the draft names.
 const MOST_NUMBERS: usize = 40;
 
-const OTHER: &str = "`--target COLUMN` names another column";
-
-fn refusal(message: String) -> Problem {
-    Problem::new(Location::Nowhere, message)
-}
-
-/// The places of the target columns, by name, with commas between several names; the last column if none is named.
-fn targets_of(data: &Path, columns: &[ColumnProfile], words: &[String]) -> Result<Vec<usize>, Box<Problem>> {
-    let find = |name: &str| columns.iter().position(|column| column.name == name);
-    let mut found: Vec<usize> = Vec::new();
-    for word in words {
-        // A column's name may contain commas.
-        let names =
-            if find(word).is_some() { vec![&word[..]] } else { word.split(',').map(str::trim).collect() };
-        for name in names {
-            let target = find(name).ok_or_else(|| {
-                let names = || columns.iter().map(|column| column.name.as_str());
-                let listed = names().collect::<Vec<_>>().join("`, `");
-                let near = nearest(name, names()).or_else(|| longer(name, names()));
-                let near = near.map(|near| format!("did you mean `{near}`? "));
-                let hint = format!("{}its columns are `{listed}`", near.unwrap_or_default());
-                refusal(format!("`{}` has no column `{name}`", data.display())).hint(hint)
-            })?;
-            if !found.contains(&target) {
-                found.push(target);
-            }
-        }
-    }
-    if words.is_empty() {
-        found.extend(columns.len().checked_sub(1));
-    }
-    Ok(found)
-}
-
 struct Draft<'a> {
     data: &'a Path,
     file: Option<&'a Path>,
@@ -158,7 +125,14 @@ impl Draft<'_> {
         };
         let left_out = shortened(self.left_out(), "are left out: the draft has their names and the reasons");
         let doubts = shortened(self.doubts(), "columns are worth a look: the draft names them");
-        target.into_iter().chain(missing).chain(left_out).chain(doubts).chain(self.repeats()).collect()
+        let target = target.into_iter().chain(self.order()).chain(missing);
+        target.chain(left_out).chain(doubts).chain(self.repeats()).collect()
+    }
+
+    /// How rows in the order of time are judged by later ones.
+    fn order(&self) -> Option<String> {
+        let others = self.uses.iter().map(|(column, _)| *column);
+        order_of(others, self.profile.rows).filter(|_| self.validates())
     }
 
     /// On rows that are there twice.
@@ -228,10 +202,12 @@ impl Draft<'_> {
             units::counted(*rows as u64, "row"),
             units::counted(columns.len() as u64, "column"),
             quoted(&name),
-            match self.is_class && self.validates() {
-                true =>
-                    "split = { stratify = true }    # each class has its share of the rows to validate on\n",
-                false => "",
+            match self.order() {
+                Some(order) => format!("# {order}\n"),
+                None if self.is_class && self.validates() =>
+                    "split = { stratify = true }    # each class has its share of the rows to validate on\n"
+                        .to_owned(),
+                None => String::new(),
             },
             if self.profile.is_parquet { "parquet" } else { "csv" },
             self.source(),

@@ -12,6 +12,7 @@ mod describe;
 mod describe_lab;
 mod devices;
 mod draft;
+mod draft_targets;
 mod drawn_run;
 mod export;
 mod gpu_measure;

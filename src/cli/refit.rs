@@ -175,8 +175,10 @@ fn summary(best: &BestRun, refit: &Refit<'_>, runs: usize) -> String {
         true => "rows: all but the test rows\n",
         false => "rows: all\n",
     };
+    let is_last_fold = refit.spec.data.has_folds_in_order();
     let best = match refit.length {
         Length::OfSpec => "",
+        _ if is_last_fold => ", after which the last fold was best: those before it train on fewer rows",
         _ if runs > 1 => ", the mean of those after which its runs were best",
         _ => ", after which the run was best",
     };

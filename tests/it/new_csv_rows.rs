@@ -149,3 +149,44 @@ fn a_target_that_is_not_finite() {
         assert_eq!((ended.code, ended.stderr), (Some(2), words));
     }
 }
+
+/// Rows in the order of a date, or of numbers that may be one: the draft says how to judge by later rows, and the first try works.
+#[test]
+fn rows_in_the_order_of_time() {
+    let place = Sandbox::new("");
+    let write = |header: &str, when: &dyn Fn(u64) -> String| {
+        let row =
+            |n: u64| format!("{},{},{}\n", when(n), nine_digits(n) % 97, ["no", "yes"][n as usize % 3 / 2]);
+        fs::write(
+            place.path().join("a.csv"),
+            format!("{header},x,left\n{}", (0..200).map(row).collect::<String>()),
+        )
+        .unwrap();
+        let told = place.runner(&["new", "csv", "--from", "a.csv", "--target", "left"]).stderr;
+        (told, drafted(&place, &["a.csv", "--target", "left"]))
+    };
+    let how = "`data.split.shuffle=false` judges by the last of them, and with `data.folds=5 data.fold=0..5` by five later parts in turn";
+    let dates = |n: u64| format!("2024-01-{:02} {:02}:00:00", 1 + n / 24, n % 24);
+    let (told, text) = write("when", &dates);
+    let line = format!("rows are in the order of `when`: {how}\n");
+    assert!(told.starts_with(&line), "{told}");
+    assert!(text.contains(&format!("batch_size = 16\n# {line}\n[data.csv]\n")), "{text}");
+    for words in
+        [&["data.split.shuffle=false"][..], &["data.split.shuffle=false", "data.folds=5", "data.fold=0..5"]]
+    {
+        let ended = place.runner(&[&["check", "spec.toml"], words].concat());
+        assert_eq!(ended.code, Some(0), "{ended:?}");
+    }
+    let (told, text) = write("seconds", &|n| (1_700_000_000 + n * n).to_string());
+    let line = format!("rows are in the order of `seconds`; if that is time, {how}\n");
+    assert!(told.starts_with(&line) && text.contains(&format!("\n# {line}")), "{text}");
+    // Neither identifiers nor numbers of rows nor what descends.
+    for (header, when) in [
+        ("customer_id", &(|n: u64| (1000 + n * n).to_string()) as &dyn Fn(u64) -> String),
+        ("t", &|n: u64| n.to_string()),
+        ("when", &|n: u64| dates(199 - n)),
+    ] {
+        let (told, text) = write(header, when);
+        assert!(!told.contains("order") && text.contains("\nsplit = { stratify = true }"), "{text}");
+    }
+}

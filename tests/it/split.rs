@@ -303,8 +303,9 @@ fn rows_in_their_order_are_not_drawn() {
     };
     let all = [
         refused(&["data.split.stratify=true", "data.split.seed=3"]),
-        refused(&["data.folds=5", "data.fold=0"]),
         refused(&["data.csv.group=year"]),
+        refused(&["data.folds=400", "data.fold=0"]),
+        refused(&["data.folds=5", "data.fold=0", "data.split.validation=0.2"]),
     ];
     insta::assert_snapshot!(all.join("\n"), @r#"
     error: `data.split.stratify`: with `data.split.shuffle = false` rows stay in their order: no class gets a share of each part
@@ -325,14 +326,6 @@ fn rows_in_their_order_are_not_drawn() {
 
     error: 2 problems in spec.toml
 
-    error: `data.folds`: with `data.split.shuffle = false` rows stay in their order: folds are drawn, and would train on rows that come later
-     --> argument 2:1:12
-      |
-    1 | data.folds=5
-      |            ^
-      |
-      = hint: leave out one of the two: `~data.folds` deletes this one
-
     error: `data.csv.group`: with `data.split.shuffle = false` rows stay in their order: groups are drawn
      --> argument 2:1:16
       |
@@ -340,5 +333,21 @@ fn rows_in_their_order_are_not_drawn() {
       |                ^^^^
       |
       = hint: leave out one of the two: `~data.csv.group` deletes this one
+
+    error: 400 folds of 344 rows in their order need 401 or more: the first trains on what comes before the folds
+     --> argument 2:1:12
+      |
+    1 | data.folds=400
+      |            ^^^
+      |
+      = hint: use fewer folds, or a smaller `data.split.test`
+
+    error: `data.split.validation`: `data.folds` says how many rows validate
+     --> argument 4:1:23
+      |
+    1 | data.split.validation=0.2
+      |                       ^^^
+      |
+      = hint: leave it out; `~data.split.validation` deletes that of a file
     "#);
 }

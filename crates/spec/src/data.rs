@@ -26,7 +26,8 @@ table! {
         pub placement: Placement = Placement::Auto,
         /// How the rows of a file are divided, in place of `validation_fraction`.
         pub split: Option<SplitRule> = None,
-        /// Parts of a cross-validation; each run validates on one of them and trains on the others.
+        /// Parts of a cross-validation; each run validates on one of them and trains on the others, with `split.shuffle = false` on
+        /// the rows before it.
         pub folds: Option<u32> = None => some(|v| v.integer(2..=1000) as u32),
         /// The part that validates, from 0: an axis of a sweep, as in `data.fold=0..5`.
         pub fold: Option<u32> = None => some(|v| v.integer(0..=999) as u32),
@@ -46,7 +47,7 @@ table! {
         /// Whether each class has its share in every part.
         pub stratify: bool = false,
         /// Whether the parts are drawn; `false` leaves the rows in their order: the last are for the test, those before them
-        /// validate.
+        /// validate, or a fold of them.
         pub shuffle: bool = true,
         /// What draws the parts; by default the seed of the run.
         pub seed: Option<u64> = None => some(super::read_seed),
@@ -210,15 +211,17 @@ impl Data {
         let draws = [
             split.stratify.then_some(("split.stratify", "no class gets a share of each part")),
             split.seed.is_some().then_some(("split.seed", "no seed draws them")),
-            self.folds
-                .is_some()
-                .then_some(("folds", "folds are drawn, and would train on rows that come later")),
             group.map(|key| (key, "groups are drawn")),
         ];
         for (key, why) in draws.into_iter().flatten() {
             let message = format!("with `data.split.shuffle = false` rows stay in their order: {why}");
             t.refuse(key, &[], message, &format!("leave out one of the two: `~data.{key}` deletes this one"));
         }
+    }
+
+    /// Whether folds are in the order of the rows, so that each trains on those before it.
+    pub fn has_folds_in_order(&self) -> bool {
+        self.folds.is_some() && self.split.as_ref().is_some_and(|split| !split.shuffle)
     }
 
     /// Whether there are rows to validate on.

@@ -126,7 +126,7 @@ impl Arrays<'_> {
         let train = part(split.train_rows(), train, train_labels);
         let grouped =
             self.groups.and_then(|(_, path)| split.group_note(&path.file_name()?.to_string_lossy()));
-        let notes = split.note().into_iter().chain(grouped).chain(notes).collect();
+        let notes = split.notes().chain(grouped).chain(notes).collect();
         let apart = split.apart(0..=u32::MAX);
         let preprocessing = match self.standardize {
             Some(_) => serde_json::to_value(StoredArray { source: "npy".to_owned(), features: scales }),

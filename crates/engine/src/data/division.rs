@@ -1,6 +1,7 @@
-//! Which rows are for validation and which for a test: drawn by seeds, as fractions or as a fold, by rows or by groups of rows.
+//! Which rows are for validation and which for a test: drawn by seeds or in their order, as fractions or as a fold, by rows or by
+//! groups of rows.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, ops::Range};
 
 use super::{
     Held,
@@ -24,7 +25,7 @@ pub(super) struct Division {
     /// The number of folds, and the one that validates.
     pub(super) folds: Option<[u32; 2]>,
     pub(super) stratify: bool,
-    /// Whether rows are drawn. If not, the last are for the test, and those before them validate.
+    /// Whether rows are drawn. If not, the last are for the test, and those before them validate, or a fold of them.
     pub(super) shuffle: bool,
     /// The key that says which rows stay together.
     pub(super) group_key: Option<&'static str>,
@@ -82,12 +83,31 @@ impl Division {
         Problem::at_key(self.key, why).hint(hint)
     }
 
-    /// Calls `held` with every row that is not for training.
+    /// The rows of this fold, in their order, of `left` rows that are not for the test, as those of scikit-learn's `TimeSeriesSplit`:
+    /// with n rows and k folds, the last k blocks of n / (k + 1) rows, rounded down, validate in turn. All rows before a block train,
+    /// those after it have no part (`sklearn/model_selection/_split.py`, version 1.9).
+    fn fold_in_order(&self, left: usize) -> Result<Option<Range<usize>>, Problem> {
+        let Some([folds, fold]) = self.folds.filter(|_| !self.shuffle) else { return Ok(None) };
+        let [folds, fold] = [folds, fold].map(|count| count as usize);
+        let size = left / (folds + 1);
+        if size == 0 {
+            let message = format!(
+                "{folds} folds of {} in their order need {} or more: the first trains on what comes before the folds",
+                units::counted(left as u64, "row"),
+                folds + 1
+            );
+            return Err(self.refused(&message));
+        }
+        let start = left - (folds - fold) * size;
+        Ok(Some(start..start + size))
+    }
+
+    /// Calls `held` with every row that is not for training; with `None` for those that have no part.
     pub(super) fn of_rows(
         &self,
         rows: u32,
         classes: Option<impl Iterator<Item = u32>>,
-        mut held: impl FnMut(u32, Held),
+        mut held: impl FnMut(u32, Option<Held>),
     ) -> Result<(), Problem> {
         let Self { validation, test, folds, .. } = *self;
         let mut strata: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
@@ -114,13 +134,19 @@ impl Division {
                 false => order.split_off(order.len().saturating_sub(count)),
             };
             for row in take(&mut order, tests[stratum], self.test_seed, Purpose::Test) {
-                held(row, Held::Test);
+                held(row, Some(Held::Test));
+            }
+            if let Some(fold) = self.fold_in_order(order.len())? {
+                for (place, row) in order.into_iter().enumerate().skip(fold.start) {
+                    held(row, fold.contains(&place).then_some(Held::Validation));
+                }
+                continue;
             }
             let drawn = if folds.is_some() { order.len() } else { validations[stratum] };
             for row in take(&mut order, drawn, self.seed, Purpose::Split) {
                 // Rows are dealt to the folds in turn, continuing from one class to the next.
                 if folds.is_none_or(|[folds, fold]| dealt % folds == fold) {
-                    held(row, Held::Validation);
+                    held(row, Some(Held::Validation));
                 }
                 dealt = dealt.wrapping_add(1);
             }

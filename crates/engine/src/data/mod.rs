@@ -38,7 +38,7 @@ use crate::{
 
 pub use crate::device::{FileChange, Reads, RowReader, Store};
 pub use arrays::ArrayScale;
-pub use csv::{ColumnKind, ColumnProfile, CsvProfile, StoredColumn};
+pub use csv::{Ascent, ColumnKind, ColumnProfile, CsvProfile, StoredColumn};
 pub use digest::digest_of_files;
 pub use fingerprint::FileFingerprint;
 pub use new_rows::{Input, NewRows, Preprocessing, RowOptions, TrainedData};
@@ -71,9 +71,9 @@ pub struct Dataset {
     pub train: Part,
     /// Rows to validate on, or for a test the rows held out for that; `None` if there are none.
     pub validation: Option<Part>,
-    /// Numbers in the file, from 0, of the rows held out and of those left out: with [`open`], the validation
-    /// rows and the test rows. Ascending; empty if the validation rows have a file of their own.
-    pub apart: Arc<[Vec<u32>; 2]>,
+    /// Numbers in the file, from 0, of the rows that do not train: with [`open`], the validation rows, the test rows, and the rows
+    /// after a fold in the order of rows. Ascending; empty if the validation rows have a file of their own.
+    pub apart: Arc<[Vec<u32>; 3]>,
     /// Features per row.
     pub features: usize,
     /// Elements per target (1 for a class).
@@ -138,7 +138,7 @@ pub fn open(data: &spec::Data, task: Task, seed: u64, memory_limit: u64) -> Resu
 
 /// Whether the rows, or which of them validate, follow the run's seed.
 pub fn follow_seed(data: &spec::Data) -> bool {
-    let has_own_seed = data.split.as_ref().is_some_and(|split| split.seed.is_some());
+    let has_own_seed = data.split.as_ref().is_some_and(|split| split.seed.is_some() || !split.shuffle);
     let is_drawn = data.folds.is_some() || data.validation_fraction().is_some_and(|(_, part)| part > 0.0);
     matches!(data.source, Source::SyntheticRegression(_)) || (is_drawn && !has_own_seed)
 }

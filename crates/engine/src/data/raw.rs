@@ -170,7 +170,7 @@ pub(super) fn read_split(
             let part = match split.use_of(row) {
                 RowUse::Train => Some(&mut train),
                 RowUse::Held => Some(&mut held),
-                RowUse::Unused => None,
+                RowUse::Unused | RowUse::Later => None,
             };
             if let Some(part) = part {
                 memory::grow(part, head.len()).map_err(|()| Fault::Memory(whole))?;

@@ -1,5 +1,4 @@
-//! The seeded split into training rows, rows held out for validation or for a test, and rows that are left
-//! out.
+//! The split into training rows, rows held out for validation or for a test, and rows that are left out.
 
 use std::{collections::HashSet, sync::Arc};
 
@@ -12,7 +11,10 @@ pub(super) enum RowUse {
     Train,
     /// Held out, for validation or for a test.
     Held,
+    /// In the other of the two.
     Unused,
+    /// After the fold that validates, in the order of rows.
+    Later,
 }
 
 /// A split of rows; all parts keep the file's order.
@@ -25,12 +27,14 @@ pub(super) struct Split {
     held_rows: usize,
     /// The group of each row, where rows of a group are in one part.
     groups: Option<Vec<u32>>,
+    /// The number of folds in the order of rows, and the one that validates.
+    in_order: Option<[u32; 2]>,
 }
 
 impl Split {
     /// All rows are for training.
     pub(super) fn none(rows: usize) -> Self {
-        Self { uses: Vec::new(), rows, train_rows: rows, held_rows: 0, groups: None }
+        Self { uses: Vec::new(), rows, train_rows: rows, held_rows: 0, groups: None, in_order: None }
     }
 
     /// Fractions are rounded to whole rows. If the division is stratified, each class contributes its share. Rows of equal
@@ -55,7 +59,9 @@ impl Split {
                 let parts = groups.iter().map(|&group| parts[group as usize]);
                 uses.iter_mut().zip(parts).for_each(|(own, part)| *own = part.map_or(RowUse::Train, as_held));
             }
-            None => division.of_rows(count, classes, |row, part| uses[row as usize] = as_held(part))?,
+            None => division.of_rows(count, classes, |row, part| {
+                uses[row as usize] = part.map_or(RowUse::Later, as_held);
+            })?,
         }
         let counted = |wanted| uses.iter().filter(|own| **own == wanted).count();
         let (train_rows, held_rows) = (counted(RowUse::Train), counted(RowUse::Held));
@@ -69,7 +75,8 @@ impl Split {
         if let Some([folds, fold]) = folds.filter(|_| *held == Held::Validation && held_rows == 0) {
             return Err(division.refused(&format!("fold {fold} of {folds} has none of {rows} rows")));
         }
-        Ok(Self { uses, rows, train_rows, held_rows, groups: groups.map(Into::into) })
+        let in_order = folds.filter(|_| !division.shuffle);
+        Ok(Self { uses, rows, train_rows, held_rows, groups: groups.map(Into::into), in_order })
     }
 
     /// The number of all rows.
@@ -77,10 +84,17 @@ impl Split {
         self.rows
     }
 
-    /// A sentence on how many rows are in neither part; `None` if there are none.
-    pub(super) fn note(&self) -> Option<String> {
-        let rows = self.rows - self.train_rows - self.held_rows;
-        (rows > 0).then(|| format!("{} set aside for a test", units::counted(rows as u64, "row")))
+    /// Sentences on a fold in the order of rows, and on the rows that are in neither part.
+    pub(super) fn notes(&self) -> impl Iterator<Item = String> + use<> {
+        let later = self.rows_of(RowUse::Later).count();
+        let rows = self.rows - self.train_rows - self.held_rows - later;
+        let counted = |rows: usize| units::counted(rows as u64, "row");
+        let of_fold = self.in_order.map(|[folds, fold]| {
+            let after =
+                if later > 0 { format!("; {} after it left out", counted(later)) } else { String::new() };
+            format!("fold {fold} of {folds} in the order of rows: trains on those before it{after}")
+        });
+        of_fold.into_iter().chain((rows > 0).then(|| format!("{} set aside for a test", counted(rows))))
     }
 
     /// A sentence on the groups in each part; `name` is where they come from.
@@ -118,15 +132,16 @@ impl Split {
         (0..self.rows).filter(move |&row| self.use_of(row) == part)
     }
 
-    /// The rows held out and the rows left out, by their numbers in the file; `numbers` has the number of
-    /// every row.
-    pub(super) fn apart(&self, numbers: impl Iterator<Item = u32>) -> Arc<[Vec<u32>; 2]> {
-        let mut apart = [Vec::new(), Vec::new()];
+    /// The rows held out, the rows of the other part and those after a fold, by their numbers in the file; `numbers` has the number
+    /// of every row.
+    pub(super) fn apart(&self, numbers: impl Iterator<Item = u32>) -> Arc<[Vec<u32>; 3]> {
+        let mut apart = [const { Vec::new() }; 3];
         for (own, number) in self.uses.iter().zip(numbers) {
             match own {
                 RowUse::Train => {}
                 RowUse::Held => apart[0].push(number),
                 RowUse::Unused => apart[1].push(number),
+                RowUse::Later => apart[2].push(number),
             }
         }
         Arc::new(apart)
@@ -144,7 +159,7 @@ impl Split {
             match self.use_of(row) {
                 RowUse::Train => train.extend_from_slice(values),
                 RowUse::Held => held.extend_from_slice(values),
-                RowUse::Unused => {}
+                RowUse::Unused | RowUse::Later => {}
             }
         }
         (train, held)
@@ -195,6 +210,10 @@ mod tests {
         assert_eq!(message(0, &fraction(0.5)), None);
         let folds = Division { folds: Some([5, 4]), ..fraction(0.0) };
         assert_eq!(message(4, &folds).as_deref(), Some("fold 4 of 5 has none of 4 rows"));
+        let in_order = Division { shuffle: false, ..folds };
+        let few = "5 folds of 5 rows in their order need 6 or more: the first trains on what comes before the folds";
+        assert_eq!(message(5, &in_order).as_deref(), Some(few));
+        assert_eq!(message(6, &in_order), None);
         let stratified = Division { stratify: true, ..fraction(0.5) };
         assert_eq!(message(4, &stratified).as_deref(), Some("there are no classes to stratify by"));
     }
@@ -276,6 +295,41 @@ mod tests {
         let folds = Division { folds: Some([3, 0]), ..Division::of_fraction(0, 0.0) };
         assert_eq!(message(folds).as_deref(), Some("3 folds of 2 groups: each needs one"));
         assert_eq!(message(Division::of_fraction(0, 0.01)), None, "at least one group");
+    }
+
+    /// The rows of scikit-learn's `TimeSeriesSplit`, as `tests/fixtures/splits/make.py` recorded them; also where as many rows more
+    /// are for the test. Those after a fold have no part.
+    #[test]
+    fn folds_in_order_are_those_of_time_series_split() {
+        let recorded = include_str!("../../../../tests/fixtures/splits/time_series_split.csv");
+        for line in recorded.lines().skip(1) {
+            let numbers: Vec<usize> = line.split(',').map(|cell| cell.parse().unwrap()).collect();
+            let [rows, folds, fold, train_first, train_last, first, last] = numbers[..] else {
+                panic!("{line}")
+            };
+            for (all, test) in [(rows, 0.0), (2 * rows, 0.5)] {
+                let folds = Some([folds, fold].map(|count| count as u32));
+                let division = Division { folds, test, shuffle: false, ..Division::of_fraction(1, 0.0) };
+                let split = |division: &Division| {
+                    let split = Split::new(division, all, NO_CLASSES, None);
+                    split.map_err(|problem| problem.message).expect("a split")
+                };
+                let own = split(&division);
+                let part = |split: &Split, part| split.rows_of(part).collect::<Vec<_>>();
+                let parts = [RowUse::Train, RowUse::Held, RowUse::Later, RowUse::Unused];
+                let expected = [train_first..train_last + 1, first..last + 1, last + 1..rows, rows..all];
+                assert_eq!(
+                    parts.map(|of| part(&own, of)),
+                    expected.map(|rows| rows.collect::<Vec<_>>()),
+                    "{line}"
+                );
+                let apart = own.apart(100..);
+                assert_eq!(apart.iter().map(Vec::len).sum::<usize>(), all - own.train_rows());
+                assert!(apart[2].iter().copied().eq((last as u32 + 101)..(rows as u32 + 100)), "{line}");
+                let tested = split(&Division { held: Held::Test, ..division });
+                assert_eq!(part(&tested, RowUse::Held), (rows..all).collect::<Vec<_>>(), "{line}");
+            }
+        }
     }
 
     /// Each row that is not for the test validates in exactly one fold, and each fold has its share of each

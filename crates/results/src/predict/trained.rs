@@ -158,7 +158,9 @@ impl Trained {
     /// Which trial it is, if it is the best of a sweep.
     pub fn chosen(&self) -> Option<String> {
         let setting = self.setting.as_ref()?;
-        let fold = self.spec.data.fold.map(|fold| format!("; trained without the rows of fold {fold}"));
+        let data = &self.spec.data;
+        let rows = if data.has_folds_in_order() { "on the rows before" } else { "without the rows of" };
+        let fold = data.fold.map(|fold| format!("; trained {rows} fold {fold}"));
         Some(format!("{}, the best trial: {setting}{}", self.folder.display(), fold.unwrap_or_default()))
     }
 

@@ -15,7 +15,7 @@ use super::{
     notes::notes,
     order::{BESIDE, Question},
     ranking::{Candidate, Ranking},
-    run::{FOLD, PLANNED, RUNNING, Run, UNFINISHED, varies_setting},
+    run::{PLANNED, RUNNING, Run, UNFINISHED, varies_setting},
     statistics::Estimate,
 };
 use crate::{host::escape_line, units};
@@ -71,8 +71,7 @@ impl Comparison {
         };
         let name = ranking.name(self, best);
         let value = format!("{} {}", metric.name, metric.with_interval(best.value, best.interval));
-        let count =
-            if best.samples.len() > 1 { format!(", n {}", best.samples.len()) } else { String::new() };
+        let count = best.counted();
         if settings.len() == 1 && best.samples.len() > 1 {
             // The value is the mean over all folded combinations, none of which has exactly this value.
             return format!("{value}{count}; best: {name}\n");
@@ -113,10 +112,12 @@ impl Comparison {
         }
         let named = |setting: &Candidate| self.numbered(&setting.places) + &apart(setting);
         let (tested, untested): (Vec<&Candidate>, Vec<&Candidate>) =
-            ranking.rivals().partition(|rival| rival.p.is_some());
+            ranking.rivals().partition(|rival| rival.is_tested());
+        let is_in_order = ranking.settings[0].is_in_order();
         let mut words = Vec::new();
         if let [first, more @ ..] = &tested[..] {
-            words.push(format!("not distinguishable from {}{}", named(first), units::and_more(more.len())));
+            let what = if is_in_order { "not ahead on each fold of" } else { "not distinguishable from" };
+            words.push(format!("{what} {}{}", named(first), units::and_more(more.len())));
         }
         if let [first, more @ ..] = &untested[..] {
             let why = match first.difference.is_some_and(|difference| difference.pairs > 0) {
@@ -130,6 +131,7 @@ impl Comparison {
             let next = &ranking.settings[1];
             let next = format!("of which {} is next{}", self.numbered(&next.places), apart(next));
             words.push(match each {
+                _ if is_in_order => format!("ahead on each fold of all others, {next}"),
                 "fold" => format!("ahead on these folds of all others, {next}"),
                 _ => format!("better than all others, {next}"),
             });
@@ -182,13 +184,6 @@ impl Comparison {
         let places = ranking.settings.iter().flat_map(|setting| &setting.places).chain(&ranking.left_out);
         let names = distinct(places.filter_map(|&place| self.runs[place].axis("name")));
         format!("{}\n", escape_line(&names.join(", ")))
-    }
-
-    fn best_run(&self, ranking: &Ranking) -> String {
-        let Some(best) = ranking.settings.first() else { return String::new() };
-        let folds = distinct(best.places.iter().filter_map(|&place| self.runs[place].axis(FOLD))).len();
-        let luck = if folds > 1 { " (its luckiest fold: others did worse)" } else { "" };
-        format!("  {}{luck}\n", escape_line(&self.runs[best.places[0]].path))
     }
 
     fn ranked_table(

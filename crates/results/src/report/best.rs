@@ -14,7 +14,7 @@ use super::{
     grouping::distinct,
     metric::Metric,
     ranking::{Candidate, Ranking},
-    run::{DAMAGED, DELETED, PLANNED, RUNNING, Run, UNFINISHED},
+    run::{DAMAGED, DELETED, FOLD, PLANNED, RUNNING, Run, UNFINISHED},
     sweep,
 };
 use crate::{host::escape_line, record::command_line, units};
@@ -25,7 +25,7 @@ pub struct BestSetting {
     pub trial: Option<usize>,
     /// The folder of that trial.
     pub folder: PathBuf,
-    /// The folders of all its finished trials, of other seeds and folds, best first.
+    /// The folders of all its finished trials, of other seeds and folds, best first; of folds in the order of rows those of the last.
     pub folders: Vec<PathBuf>,
     /// The full name of the metric.
     pub metric: String,
@@ -68,14 +68,17 @@ impl BestSetting {
         let words = match (best.samples.len(), self::best(run)) {
             (1, words) if !words.is_empty() => words,
             (1, _) => format!("{} {}", metric.name, metric.word(best.value)),
-            (count, _) => {
-                format!("{} {}, n {count}", metric.name, metric.with_interval(best.value, best.interval))
+            _ => {
+                let value = metric.with_interval(best.value, best.interval);
+                format!("{} {value}{}", metric.name, best.counted())
             }
         };
+        let places = best.places.iter().map(|&place| &comparison.runs[place]);
+        let last = places.filter(|own| own.fold_in_order() == run.fold_in_order());
         Some(Self {
             trial: run.trial,
             folder: PathBuf::from(&run.path),
-            folders: best.places.iter().map(|&place| PathBuf::from(&comparison.runs[place].path)).collect(),
+            folders: last.map(|run| PathBuf::from(&run.path)).collect(),
             metric: metric.full_name().to_owned(),
             value: best.value,
             count: best.samples.len(),
@@ -162,6 +165,19 @@ impl Comparison {
         let [(metric, _)] = &Metric::declared(&self.runs, &all)[..] else { return None };
         let ranking = Ranking::sorted(self, &all, metric, &[]).ok()?;
         (self.task_difference().is_none() && !ranking.settings.is_empty()).then_some(ranking)
+    }
+
+    /// The folder of the best setting's model, as `predict` takes it.
+    pub(super) fn best_run(&self, ranking: &Ranking) -> String {
+        let Some(best) = ranking.settings.first() else { return String::new() };
+        let folds = distinct(best.places.iter().filter_map(|&place| self.runs[place].axis(FOLD))).len();
+        let is_in_order = self.runs[best.places[0]].fold_in_order().is_some();
+        let luck = match folds {
+            0 | 1 => "",
+            _ if is_in_order => " (its last fold, which trains on most rows)",
+            _ => " (its luckiest fold: others did worse)",
+        };
+        format!("  {}{luck}\n", escape_line(&self.runs[best.places[0]].path))
     }
 
     /// Whether the sweep of a setting judges single trials, so that `sweep.repeats` is refused.

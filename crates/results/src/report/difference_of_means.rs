@@ -1,6 +1,9 @@
 //! The difference of two settings in a metric; paired if their values share keys, such as seeds.
 
-use super::student::{quantile, two_sided_p};
+use super::{
+    dependence::Dependence,
+    student::{quantile, two_sided_p},
+};
 pub(super) use crate::run::Sample;
 use crate::run::pairs;
 
@@ -14,7 +17,8 @@ pub(super) const ROUNDING: f64 = 1e-12;
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct MeanDifference {
     pub(super) mean: f64,
-    /// Student's 95 % interval; `None` if there are too few values to estimate their spread.
+    /// Student's 95 % interval, or the range of values that are [in order](Dependence::InOrder); `None` if there are too few values
+    /// to estimate their spread.
     pub(super) interval: Option<[f64; 2]>,
     /// Two-sided p-value.
     pub(super) p: Option<f64>,
@@ -25,50 +29,64 @@ pub(super) struct MeanDifference {
 }
 
 impl MeanDifference {
-    /// The interval with error probability `alpha`. Values that do not vary have no spread; if there are
-    /// enough of them, their sign decides.
+    /// The interval with error probability `alpha`, or the range, whatever `alpha` is. Values that do not vary have no spread; if
+    /// there are enough of them, their sign decides.
     pub(super) fn interval_at(&self, alpha: f64) -> Option<[f64; 2]> {
         match self.error {
             Some((error, degrees)) => {
                 let half = quantile(alpha, degrees) * error;
                 Some([self.mean - half, self.mean + half])
             }
-            None => self.p.is_some_and(|p| p < alpha).then_some([self.mean; 2]),
+            None => self.p.map_or(self.interval, |p| (p < alpha).then_some([self.mean; 2])),
         }
     }
 
-    /// The difference of `own` and `other` times `factor`; of values that share rows, see [`Moments::error_squared`].
-    pub(super) fn new(own: &[Sample], other: &[Sample], factor: f64, shared: f64) -> Self {
-        Self::without_interval(own, other, factor, shared).with_interval()
+    /// Whether the interval excludes 0.
+    pub(super) fn excludes_0(&self) -> bool {
+        self.interval.is_some_and(|[low, high]| low > 0.0 || high < 0.0)
+    }
+
+    /// The difference of `own` and `other` times `factor`.
+    pub(super) fn new(own: &[Sample], other: &[Sample], factor: f64, dependence: Dependence) -> Self {
+        Self::without_interval(own, other, factor, dependence).with_interval()
     }
 
     /// Only its p-value, which is cheaper to compute.
-    pub(super) fn p_of(own: &[Sample], other: &[Sample], shared: f64) -> Option<f64> {
-        Self::without_interval(own, other, 1.0, shared).p
+    pub(super) fn p_of(own: &[Sample], other: &[Sample], dependence: Dependence) -> Option<f64> {
+        Self::without_interval(own, other, 1.0, dependence).p
     }
 
-    fn without_interval(own: &[Sample], other: &[Sample], factor: f64, shared: f64) -> Self {
+    fn without_interval(own: &[Sample], other: &[Sample], factor: f64, dependence: Dependence) -> Self {
         if let Some(pairs) = pairs(own, other) {
             let values: Vec<f64> = pairs.iter().map(|(own, other)| own - factor * other).collect();
-            return Self { pairs: pairs.len(), ..Self::of_values(&values, shared) };
+            return Self { pairs: pairs.len(), ..Self::of_values(&values, dependence) };
         }
         let values = |samples: &[Sample], factor: f64| -> Moments {
-            Moments::new(&samples.iter().map(|(_, value)| factor * value).collect::<Vec<_>>(), shared)
+            Moments::new(&samples.iter().map(|(_, value)| factor * value).collect::<Vec<_>>(), dependence)
         };
         Self::welch(&values(own, 1.0), &values(other, factor))
     }
 
     /// The difference of the mean of some values from 0.
-    pub(super) fn from_values(values: &[f64], shared: f64) -> Self {
-        Self::of_values(values, shared).with_interval()
+    pub(super) fn from_values(values: &[f64], dependence: Dependence) -> Self {
+        Self::of_values(values, dependence).with_interval()
     }
 
     fn with_interval(self) -> Self {
-        Self { interval: self.error.and_then(|_| self.interval_at(ALPHA)), ..self }
+        match self.error {
+            Some(_) => Self { interval: self.interval_at(ALPHA), ..self },
+            None => self,
+        }
     }
 
-    fn of_values(values: &[f64], shared: f64) -> Self {
-        let moments = Moments::new(values, shared);
+    fn of_values(values: &[f64], dependence: Dependence) -> Self {
+        let moments = Moments::new(values, dependence);
+        if dependence == Dependence::InOrder {
+            let end = |end: fn(f64, f64) -> f64| values.iter().copied().reduce(end);
+            let range = end(f64::min).zip(end(f64::max)).filter(|_| moments.count > 1);
+            let interval = range.map(|(low, high)| [low, high]);
+            return Self { mean: moments.mean, interval, p: None, pairs: 0, error: None };
+        }
         if moments.variance.sqrt() <= ROUNDING * moments.mean.abs() && moments.count > 1 {
             // Equal values give a sign but no spread, so use the sign test.
             let p = if moments.mean == 0.0 { 1.0 } else { 0.5_f64.powf(moments.count as f64 - 1.0) };
@@ -84,6 +102,7 @@ impl MeanDifference {
         let share = |part: f64, count: usize| part * part / count.saturating_sub(1) as f64;
         let degrees = (a + b).powi(2) / (share(a, own.count) + share(b, other.count));
         let is_known = own.count > 1 && other.count > 1 && degrees.is_finite();
+        let is_known = is_known && own.dependence.or(other.dependence) != Dependence::InOrder;
         Self::student(mean, (a + b).sqrt(), if is_known { degrees as usize } else { 0 })
     }
 
@@ -104,26 +123,27 @@ struct Moments {
     mean: f64,
     /// The sample variance, with divisor n - 1.
     variance: f64,
-    shared: f64,
+    dependence: Dependence,
 }
 
 impl Moments {
-    fn new(values: &[f64], shared: f64) -> Self {
+    fn new(values: &[f64], dependence: Dependence) -> Self {
         let count = values.len();
         if values.windows(2).all(|pair| pair[0] == pair[1]) {
-            return Self { count, mean: values.first().copied().unwrap_or(f64::NAN), variance: 0.0, shared };
+            let mean = values.first().copied().unwrap_or(f64::NAN);
+            return Self { count, mean, variance: 0.0, dependence };
         }
         let mean = values.iter().sum::<f64>() / count as f64;
         let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
-        Self { count, mean, variance: squares / (count as f64 - 1.0), shared }
+        Self { count, mean, variance: squares / (count as f64 - 1.0), dependence }
     }
 
-    /// The squared standard error of the mean: the variance times 1/n, plus `shared` where each value is of another random split
-    /// of the same rows. Its n trainings share rows, so the values spread less than their mean strays. `shared` is the number of
-    /// validation rows over that of training rows (C. Nadeau and Y. Bengio, *Machine Learning* 52 (2003), section 3, the corrected
-    /// resampled t-test); 0 of independent values.
+    /// The squared standard error of the mean: the variance times 1/n, plus validation rows over training rows where each value is
+    /// of another random split of the same rows. Its n trainings share rows, so the values spread less than their mean strays
+    /// (C. Nadeau and Y. Bengio, *Machine Learning* 52 (2003), section 3, the corrected resampled t-test).
     fn error_squared(&self) -> f64 {
-        self.variance * (1.0 / self.count as f64 + self.shared)
+        let shared = if let Dependence::Redrawn(share) = self.dependence { share } else { 0.0 };
+        self.variance * (1.0 / self.count as f64 + shared)
     }
 }
 
@@ -154,18 +174,19 @@ mod tests {
             let mut normal = || (-2.0 * uniform().ln()).sqrt() * (std::f64::consts::TAU * uniform()).cos();
             let mut values = |spread: f64| (0..count).map(|_| spread * normal()).collect::<Vec<f64>>();
             // Four standard deviations of the share.
-            let share = coverage(|| MeanDifference::of_values(&values(1.0), 0.0));
+            let share = coverage(|| MeanDifference::of_values(&values(1.0), Dependence::Independent));
             assert!((share - 0.95).abs() < 0.007, "{count}: {share}");
             // Degrees of freedom that are rounded down make intervals of two settings wider, not narrower.
             let [few, many] = [1.0, 3.0];
             let share = coverage(|| {
-                let [own, other] = [few, many].map(|spread| Moments::new(&values(spread), 0.0));
+                let [own, other] =
+                    [few, many].map(|spread| Moments::new(&values(spread), Dependence::Independent));
                 MeanDifference::welch(&own, &other)
             });
             assert!(share > 0.93, "{count}: {share}");
             let share = coverage(|| {
                 let skewed: Vec<f64> = (0..count).map(|_| -uniform().ln() - 1.0).collect();
-                MeanDifference::of_values(&skewed, 0.0)
+                MeanDifference::of_values(&skewed, Dependence::Independent)
             });
             assert!((0.875..0.915).contains(&share), "{count}: {share}");
         }
@@ -175,7 +196,10 @@ mod tests {
     #[test]
     fn intervals_and_p_values_agree() {
         for shift in [0.0, 0.5, 1.0, 2.0, 3.0] {
-            let found = MeanDifference::from_values(&[shift - 1.0, shift, shift + 0.5, shift + 2.0], 0.0);
+            let found = MeanDifference::from_values(
+                &[shift - 1.0, shift, shift + 0.5, shift + 2.0],
+                Dependence::Independent,
+            );
             let [low, high] = found.interval.unwrap();
             assert_eq!(low <= 0.0 && high >= 0.0, found.p.unwrap() >= ALPHA, "{found:?}");
         }
@@ -195,7 +219,12 @@ mod tests {
                 panic!("{line}")
             };
             let is_paired = kind == "paired";
-            let found = MeanDifference::new(&samples(a, is_paired), &samples(b, is_paired), 1.0, 0.0);
+            let found = MeanDifference::new(
+                &samples(a, is_paired),
+                &samples(b, is_paired),
+                1.0,
+                Dependence::Independent,
+            );
             let [mean, low, high, p] = [mean, low, high, p].map(|cell| cell.parse::<f64>().unwrap());
             let interval = found.interval.unwrap();
             // Welch's degrees of freedom are rounded down here, so the interval is a little wider than
@@ -214,11 +243,28 @@ mod tests {
 
     #[test]
     fn one_run_each_cannot_tell() {
-        let one = MeanDifference::new(&samples("3", true), &samples("1", true), 1.0, 0.0);
+        let one = MeanDifference::new(&samples("3", true), &samples("1", true), 1.0, Dependence::Independent);
         assert_eq!((one.mean, one.interval, one.p), (2.0, None, None));
-        let other_seeds = MeanDifference::new(&samples("3", false), &samples("1 2", false), 1.0, 0.0);
+        let other_seeds =
+            MeanDifference::new(&samples("3", false), &samples("1 2", false), 1.0, Dependence::Independent);
         assert_eq!((other_seeds.mean, other_seeds.interval, other_seeds.p), (1.5, None, None));
-        let equal = MeanDifference::new(&samples("3 4", true), &samples("1 2", true), 1.0, 0.0);
+        let equal =
+            MeanDifference::new(&samples("3 4", true), &samples("1 2", true), 1.0, Dependence::Independent);
         assert_eq!((equal.interval, equal.p), (None, Some(0.5)));
+    }
+
+    /// Folds in the order of rows have no interval and no p-value, but a range; without pairs not even that.
+    #[test]
+    fn folds_in_order_have_a_range() {
+        let new =
+            |own: &[Sample], other: &[Sample]| MeanDifference::new(own, other, 1.0, Dependence::InOrder);
+        let own = [samples("3 5 7", true), samples("1 2 6", true)];
+        let found = new(&own[0], &own[1]);
+        assert_eq!((found.mean, found.interval, found.p), (2.0, Some([1.0, 3.0]), None));
+        assert_eq!((found.interval_at(0.001), found.excludes_0()), (Some([1.0, 3.0]), true));
+        let others = samples("1 2 6", false);
+        let unpaired = new(&own[0], &others);
+        assert_eq!((unpaired.mean, unpaired.interval, unpaired.p), (2.0, None, None));
+        assert_eq!(new(&own[0][..1], &own[1]).interval, None, "one fold");
     }
 }

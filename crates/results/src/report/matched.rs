@@ -13,7 +13,7 @@ use super::{
     grouping::distinct,
     key::{Key, short},
     metric::Metric,
-    notes::last_epoch,
+    notes::{IN_ORDER, last_epoch},
     order::{Direction, Question},
     ranking::{Candidate, Ranking},
     run::{Run, varies_setting},
@@ -192,9 +192,11 @@ impl<'a> Against<'a> {
     pub fn text(&self, width: u16) -> String {
         let Matched { keys, pairs, .. } = &self.matched;
         let counted = units::counted(pairs.len() as u64, "shared setting");
+        let is_in_order = pairs.iter().any(|pair| pair.own.is_in_order() || pair.base.is_in_order());
         let better = |sign: f64| {
             let differs = |(pair, p): &(&Pair, &Option<f64>)| {
-                p.is_some_and(|p| p < ALPHA) && sign * self.metric.cost(pair.difference.mean) < 0.0
+                let is_clear = p.map_or(is_in_order && pair.difference.excludes_0(), |p| p < ALPHA);
+                is_clear && sign * self.metric.cost(pair.difference.mean) < 0.0
             };
             pairs.iter().zip(&self.p).filter(differs).count()
         };
@@ -224,6 +226,9 @@ impl<'a> Against<'a> {
             _ => "paired by seed where seeds are shared",
         };
         text += &match pairs.iter().find(|pair| pair.difference.p.is_none()) {
+            _ if is_in_order => {
+                format!("  differences of means, paired by fold [lowest, highest]\n{IN_ORDER}\n")
+            }
             Some(pair) if tested().next().is_none() => format!("  {}\n", pair.too_few()),
             _ => format!("  differences of means, {how} [95 %, Student]; p by Holm\n"),
         };

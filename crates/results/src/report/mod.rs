@@ -13,6 +13,7 @@ mod configurations;
 mod csv_file;
 mod csv_lines;
 mod curve;
+mod dependence;
 mod difference_of_means;
 mod differences;
 mod effects;

@@ -5,6 +5,7 @@ use std::fmt::Write;
 use super::{
     comparison::Comparison,
     configurations::STOPPED,
+    dependence::Dependence,
     grouping::distinct,
     metric::Metric,
     ranking::{Candidate, Ranking},
@@ -14,6 +15,9 @@ use crate::units;
 
 /// A mean of this many values is almost normally distributed, even if the values are skewed.
 const MANY: usize = 30;
+
+/// Why folds in the order of rows have no intervals.
+pub(super) const IN_ORDER: &str = "  folds in the order of rows train on ever more, each on those of the one before: no interval or p-value is known to hold";
 
 /// Says that values are not those of the runs' best epochs; empty if they are.
 pub(super) fn last_epoch(metric: &Metric) -> String {
@@ -49,6 +53,10 @@ pub(super) fn notes(comparison: &Comparison, ranking: &Ranking) -> String {
     if ranking.settings.iter().all(|setting| setting.samples.len() < 2) {
         return text;
     }
+    if ranking.settings.iter().any(Candidate::is_in_order) {
+        let what = if ranking.settings.len() > 1 { "means and paired differences" } else { "means" };
+        return text + &format!("  {what} over n folds [lowest, highest]\n{IN_ORDER}\n");
+    }
     let is_paired = ranking.settings.iter().filter_map(|setting| setting.difference).all(|d| d.pairs > 0);
     let what = match ranking.pairs {
         0 => "means",
@@ -59,10 +67,8 @@ pub(super) fn notes(comparison: &Comparison, ranking: &Ranking) -> String {
     if ranking.pairs > 0 {
         let pairs = units::counted(ranking.pairs as u64, "pair");
         let _ = write!(text, "; p by Holm, {pairs}"); // writing to a String cannot fail
-        let is_apart = |setting: &&Candidate| {
-            let interval = setting.difference.and_then(|difference| difference.interval);
-            interval.is_some_and(|[low, high]| low > 0.0 || high < 0.0)
-        };
+        let is_apart =
+            |setting: &&Candidate| setting.difference.is_some_and(|difference| difference.excludes_0());
         if ranking.rivals().filter(|rival| rival.p.is_some()).any(|rival| is_apart(&rival)) {
             text += "\n  an interval is of its pair alone, p of all pairs: only p tells settings apart";
         }
@@ -75,12 +81,16 @@ pub(super) fn notes(comparison: &Comparison, ranking: &Ranking) -> String {
     if let Some(words) = ranking.metric.cut_words(intervals) {
         let _ = write!(text, "\n  {words}"); // writing to a String cannot fail
     }
-    let divides = |setting: &Candidate| {
-        setting.places.iter().any(|&place| comparison.runs[place].axis("data.folds").is_some())
+    let any_run = |is_so: fn(&Run) -> bool| {
+        let mut places = ranking.settings.iter().flat_map(|setting| &setting.places);
+        places.any(|&place| is_so(&comparison.runs[place]))
     };
-    if ranking.each == "fold" || (ranking.each == "seed" && ranking.settings.iter().any(divides)) {
+    let divides = any_run(|run| run.axis("data.folds").is_some());
+    if ranking.each == "seed" && any_run(|run| run.fold_in_order().is_some()) {
+        text += "\n  seeds have the same rows in each fold: intervals and p are of what seeds draw, not of other times";
+    } else if ranking.each == "fold" || (ranking.each == "seed" && divides) {
         text += "\n  folds share rows of training: the true intervals are wider, and p is larger (Nadeau and Bengio, 2003)";
-    } else if ranking.settings.iter().any(|setting| setting.shared > 0.0) {
+    } else if ranking.settings.iter().any(|setting| setting.dependence != Dependence::Independent) {
         text += "\n  seeds draw other validation rows from the same data: intervals and p allow for the training rows that they share \
                  (Nadeau and Bengio, 2003)";
     }

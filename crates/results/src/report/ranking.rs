@@ -4,6 +4,7 @@ use super::{
     ReportError,
     comparison::Comparison,
     configurations::{Configuration, FINISHED, STOPPED, of_runs},
+    dependence::{Dependence, samples_of},
     difference_of_means::{ALPHA, MeanDifference, ROUNDING, Sample},
     differences,
     grouping::{distinct, grouped},
@@ -11,7 +12,6 @@ use super::{
     metric::Metric,
     run::{Run, SAME_AS, mean, varies_setting},
     student::holm,
-    tasks::redrawn_share,
 };
 use crate::{
     host::escape_line,
@@ -29,12 +29,12 @@ const MOST_PAIRS: usize = 1_000_000;
 pub(super) struct Candidate {
     /// Its values of the ranking's keys.
     pub(super) values: Vec<String>,
-    /// Indices of its runs, best first.
+    /// Indices of its runs, best first; of folds in the order of rows, the last first: it trains on most rows.
     pub(super) places: Vec<usize>,
     /// A value per seed, or per run for a measured metric; if `--by` folds axes, the mean over them.
     pub(super) samples: Vec<Sample>,
-    /// The number of validation rows over that of training rows, where each seed draws both anew from the same rows; else 0.
-    pub(super) shared: f64,
+    /// What its samples have in common.
+    pub(super) dependence: Dependence,
     /// Number of combinations of the folded axes it has, and the maximum over all settings.
     pub(super) combinations: [usize; 2],
     /// How many of its runs diverged or were stopped by their sweep.
@@ -43,7 +43,7 @@ pub(super) struct Candidate {
     pub(super) incomplete: usize,
     /// The mean of its samples.
     pub(super) value: f64,
-    /// Student's at 95 %.
+    /// Student's at 95 %, or the range of folds in the order of rows.
     pub(super) interval: Option<[f64; 2]>,
     /// Its mean minus that of the best setting; `None` for the best.
     pub(super) difference: Option<MeanDifference>,
@@ -126,14 +126,14 @@ impl Ranking {
         let is_folded = |axis: &&String| is_told(axis) && !by.iter().any(|key| key.stands_for(axis));
         let folded: Vec<&String> =
             comparison.axes.iter().filter(|_| !by.is_empty()).filter(is_folded).collect();
-        let (each, shared) = samples_of(runs, places, metric);
+        let (each, dependence) = samples_of(runs, places, metric);
         let configurations = of_runs(&comparison.configurations, runs.len());
         let setting = |places: Vec<usize>| {
             let values =
                 (0..keys.len()).map(|key| value(key, &runs[places[0]]).unwrap_or_else(|| "-".to_owned()));
             let own = distinct(places.iter().filter_map(|&place| configurations[place]));
             let lost = own.into_iter().map(|index| comparison.configurations[index].lost).sum();
-            let own = Candidate::new(values.collect(), places, (runs, metric, each, shared), &folded)?;
+            let own = Candidate::new(values.collect(), places, (runs, metric, each, dependence), &folded)?;
             Some(Candidate { lost, ..own })
         };
         let settings: Vec<Candidate> = groups.into_iter().filter_map(setting).collect();
@@ -208,7 +208,7 @@ impl Ranking {
 
     /// Settings that are not significantly worse than the best, without those that are ahead.
     pub(super) fn rivals(&self) -> impl Iterator<Item = &Candidate> {
-        let is_rival = |setting: &&Candidate| !self.is_ahead(setting) && setting.p.is_none_or(|p| p > ALPHA);
+        let is_rival = |setting: &&Candidate| !self.is_ahead(setting) && !setting.is_told_apart();
         self.settings.iter().skip(1).filter(is_rival)
     }
 }
@@ -231,7 +231,7 @@ impl Candidate {
     fn new(
         values: Vec<String>,
         places: Vec<usize>,
-        (runs, metric, each, shared): (&[Run], &Metric, &str, f64),
+        (runs, metric, each, dependence): (&[Run], &Metric, &str, Dependence),
         folded: &[&String],
     ) -> Option<Self> {
         let known = places.into_iter().filter_map(|place| Some((place, metric.value(&runs[place])?)));
@@ -245,15 +245,16 @@ impl Candidate {
         if of_samples.is_empty() {
             return None;
         }
-        let mean = MeanDifference::from_values(&of_samples, shared);
-        known.sort_by(|a, b| metric.cost(a.1).total_cmp(&metric.cost(b.1)));
+        let mean = MeanDifference::from_values(&of_samples, dependence);
+        let fold = |place: usize| runs[place].fold_in_order();
+        known.sort_by(|a, b| fold(b.0).cmp(&fold(a.0)).then(metric.cost(a.1).total_cmp(&metric.cost(b.1))));
         let places = known.into_iter().map(|(place, _)| place).collect();
         let combinations = [of_combinations.len(); 2];
         Some(Self {
             values,
             places,
             samples,
-            shared,
+            dependence,
             combinations,
             lost: 0,
             incomplete,
@@ -270,24 +271,37 @@ impl Candidate {
 
     /// Its mean minus `factor` times that of another.
     pub(super) fn minus(&self, other: &Self, factor: f64) -> MeanDifference {
-        MeanDifference::new(&self.samples, &other.samples, factor, self.shared.max(other.shared))
+        let dependence = self.dependence.or(other.dependence);
+        MeanDifference::new(&self.samples, &other.samples, factor, dependence)
     }
-}
 
-/// What a sample of these runs is, and how much of their rows samples share, as [`Candidate::shared`] has it.
-fn samples_of(runs: &[Run], places: &[usize], metric: &Metric) -> (&'static str, f64) {
-    let seeds = || places.iter().filter_map(|&place| runs[place].seeds());
-    let are_several =
-        |part: usize| seeds().any(|own| seeds().next().is_some_and(|first| own[part] != first[part]));
-    let each = match metric.is_learned {
-        false => "run",
-        true if are_several(1) && !are_several(0) => "fold",
-        true => "seed",
-    };
-    let splits = distinct(places.iter().filter_map(|&place| runs[place].split_seed())).len();
-    let redrawn = places.iter().filter_map(|&place| redrawn_share(&runs[place]));
-    let shared = if each == "seed" && splits > 1 { redrawn.fold(0.0, f64::max) } else { 0.0 };
-    (each, shared)
+    /// Whether its difference from the best is significant, or, of folds in the order of rows, of one sign on all of them.
+    fn is_told_apart(&self) -> bool {
+        match self.p {
+            Some(p) => p <= ALPHA,
+            None => self.is_in_order() && self.difference.is_some_and(|own| own.excludes_0()),
+        }
+    }
+
+    /// Whether its samples are of folds in the order of rows.
+    pub(super) fn is_in_order(&self) -> bool {
+        self.dependence == Dependence::InOrder
+    }
+
+    /// Whether there is a p-value, or a range, of its difference from the best.
+    pub(super) fn is_tested(&self) -> bool {
+        let has_range = || self.difference.is_some_and(|own| own.interval.is_some());
+        self.p.is_some() || (self.is_in_order() && has_range())
+    }
+
+    /// `, n 5`; nothing of one sample.
+    pub(super) fn counted(&self) -> String {
+        match self.samples.len() {
+            0 | 1 => String::new(),
+            count if self.is_in_order() => format!(", range over {count} folds"),
+            count => format!(", n {count}"),
+        }
+    }
 }
 
 /// Values with what they are of. Learned metrics are paired by seed; values with equal seeds are averaged, and so are the folds of
@@ -336,20 +350,21 @@ fn sorted(settings: Vec<Candidate>, metric: &Metric) -> Vec<Candidate> {
 /// found.
 fn compare_with_best(settings: &mut [Candidate]) -> usize {
     let repeated = settings.iter().filter(|setting| setting.samples.len() > 1).count();
-    let pairs = repeated * repeated.saturating_sub(1) / 2;
-    let Some((best, others)) = settings.split_first_mut() else { return pairs };
+    let Some((best, others)) = settings.split_first_mut() else { return 0 };
+    let pairs = if best.is_in_order() { 0 } else { repeated * repeated.saturating_sub(1) / 2 };
     for other in others.iter_mut() {
         other.difference = Some(other.minus(best, 1.0));
     }
     // Pairs with the best setting come first; the others are needed only for their ranks.
-    let shared = best.shared;
+    let dependence = best.dependence;
     let all: Vec<&[Sample]> =
         std::iter::once(&*best).chain(&*others).map(|setting| &setting.samples[..]).collect();
     // A single value has no spread: of 100,000 settings with one each there is nothing to test.
     let several: Vec<usize> = (0..all.len()).filter(|&own| all[own].len() > 1).collect();
     let firsts = several.iter().filter(|&&own| pairs <= MOST_PAIRS || own == 0);
     let tested = firsts.flat_map(|&i| several.iter().filter(move |&&j| j > i).map(move |&j| (i, j)));
-    let tested = tested.filter_map(|(i, j)| Some(((i, j), MeanDifference::p_of(all[j], all[i], shared)?)));
+    let tested =
+        tested.filter_map(|(i, j)| Some(((i, j), MeanDifference::p_of(all[j], all[i], dependence)?)));
     let (tested, p): (Vec<(usize, usize)>, Vec<f64>) = tested.unzip();
     for ((i, j), p) in tested.into_iter().zip(holm(&p, pairs)) {
         if i == 0 {

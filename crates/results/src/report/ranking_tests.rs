@@ -11,7 +11,7 @@ fn setting(values: Vec<f64>) -> Candidate {
     Candidate {
         values: Vec::new(),
         places: Vec::new(),
-        shared: 0.0,
+        dependence: Dependence::Independent,
         combinations: [1; 2],
         lost: 0,
         incomplete: 0,

@@ -116,21 +116,6 @@ impl Tasks {
     }
 }
 
-/// If a seed draws a run's validation rows from a table that all seeds share: their number over that of training rows. `None` also of
-/// folds, and of rows in their order.
-pub(super) fn redrawn_share(run: &Run) -> Option<f64> {
-    let spec = run.spec.as_ref()?;
-    if spec.get("data.folds").is_some() || spec.get("data.split.shuffle") == Some("false") {
-        return None;
-    }
-    let fraction = |key: &str| spec.get(key)?.parse::<f64>().ok();
-    let of_source = |source: &str| fraction(&format!("data.{source}.validation_fraction"));
-    let of_sources = || ["csv", "idx", "npy", "parquet"].into_iter().find_map(of_source);
-    let validation = fraction("data.split.validation").or_else(of_sources).filter(|own| *own > 0.0)?;
-    let test = fraction("data.split.test").unwrap_or(0.0);
-    Some(validation / (1.0 - validation - test))
-}
-
 impl Run {
     /// Its seeds together as text, and the fold used for validation.
     pub(super) fn seeds(&self) -> Option<[String; 2]> {

@@ -127,7 +127,7 @@ pub struct TrainingFiles<'a> {
     /// to keep.
     pub resumed: Option<(RunLock, u64)>,
     /// Row numbers, in the source file, of the validation rows and of the test rows.
-    pub apart: Arc<[Vec<u32>; 2]>,
+    pub apart: Arc<[Vec<u32>; 3]>,
 }
 
 /// Opens all files of a run folder that are written from events, and the console. `wall_s` is counted from

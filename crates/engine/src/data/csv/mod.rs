@@ -9,6 +9,7 @@
 //! - Classes are the sorted distinct integers or words of the target column.
 //! - Categories and classes are those of the training file; a validation file may not contain new ones.
 
+mod ascent;
 mod columns;
 mod faults;
 mod fit;
@@ -42,6 +43,7 @@ use crate::{
     spec::{Csv, Location, Missing, Parquet, Problem},
     units,
 };
+pub use ascent::Ascent;
 pub(super) use new_rows::{CsvModel, CsvRows};
 pub use profile::{ColumnProfile, CsvProfile};
 pub use stored::{ColumnKind, StoredColumn};
@@ -112,7 +114,7 @@ fn open_with(
     let (train_y, rest_y) = split.apply(target.apply(&table)?, targets);
 
     let grouped = groups.and_then(|(name, _)| split.group_note(&name));
-    let notes = left_out(&columns).into_iter().chain(split.note()).chain(grouped);
+    let notes = left_out(&columns).into_iter().chain(split.notes()).chain(grouped);
     let notes = notes.chain(dropped(spec, &table, ""));
     let mut notes: Vec<String> = notes.chain(features.notes(&columns)).collect();
     let mut warnings = Vec::from_iter(constant(&columns, &train_x, features.width()));

@@ -7,6 +7,7 @@ use std::{
 };
 
 use super::{
+    ascent::{Ascending, Ascent},
     missing::MissingCells,
     outliers::Outliers,
     parquet,
@@ -64,6 +65,8 @@ pub struct ColumnProfile {
     pub is_nearly_unique: bool,
     /// Whether all numbers are dates such as 20240604.
     pub are_dates: bool,
+    /// What of it ascends from the first row to the last: neither numbers that count the rows, nor with missing cells.
+    pub ascent: Option<Ascent>,
     /// A sentence on numbers far from all others.
     pub outliers: Option<String>,
     /// The first cell that is neither missing nor a number.
@@ -79,6 +82,7 @@ pub struct ColumnProfile {
     /// The bits or hashes of its distinct numbers, as long as all are integers.
     whole: HashSet<u64>,
     last: f64,
+    ascending: Ascending,
     /// All its numbers, until the table was read.
     all: Vec<f64>,
 }
@@ -168,7 +172,7 @@ impl CsvProfile {
             return Err(file::problem(&text.path, "a header and no rows"));
         }
         for (place, column) in columns.iter_mut().enumerate() {
-            column.finish(seen.len(), place, (text, header, &missing));
+            column.finish([rows, seen.len()], place, (text, header, &missing));
         }
         let repeated = rows - seen.len();
         Ok(Self { is_parquet, delimiter: text.delimiter(), header, rows, repeated, columns })
@@ -204,7 +208,9 @@ impl ColumnProfile {
         } else if self.distinct.len() < MOST_DISTINCT {
             self.distinct.insert(cell.to_owned(), 1);
         }
-        match missing.number(cell) {
+        let number = missing.number(cell);
+        self.ascending.take(cell, number.as_ref().ok().copied());
+        match number {
             Ok(value) => {
                 self.is_whole &= value.fract() == 0.0;
                 self.are_dates &= is_date(cell);
@@ -230,13 +236,15 @@ impl ColumnProfile {
         }
     }
 
-    /// Once all of the table was read, of which `rows` rows are different; it is column `place` of the text.
-    fn finish(&mut self, rows: usize, place: usize, table: (&Text, bool, &MissingCells)) {
+    /// Once all of the table was read: the number of its rows, and of different ones; it is column `place` of the text.
+    fn finish(&mut self, [all, rows]: [usize; 2], place: usize, table: (&Text, bool, &MissingCells)) {
         let found = Outliers::find(std::mem::take(&mut self.all).into_iter());
         let name = format!("`{}`", file::printable(&self.name));
         self.outliers = found.map(|found| found.in_words(table, place, &name));
         self.are_dates &= self.numbers > 0;
         let whole = std::mem::take(&mut self.whole).len();
+        let ascent = self.ascending.found(all);
+        self.ascent = ascent.filter(|found| *found == Ascent::Dates || !self.counts_rows);
         self.is_nearly_unique = whole > 0 && whole * 10 >= rows * 9;
     }
 
