@@ -46,6 +46,7 @@ mod predict;
 mod process;
 mod refit;
 mod remarks;
+mod renamed;
 mod repeats;
 mod report;
 mod resume;
