@@ -10,7 +10,7 @@ use super::{args::CleanOptions, runs::refuse, terminal::terminal_width};
 use crate::{
     host::reason,
     record::{Claims, RecordError, RunDir, RunLock, SWEEP_FILE, now},
-    report::{self, CleanRequest, Cleaning, Found, ReportError},
+    report::{self, CleanRequest, Cleaning, Found},
     run::{Exit, print, warn},
 };
 
@@ -51,10 +51,8 @@ fn lock_tags(folder: &Path) -> Option<File> {
 
 /// Shows the runs that may be removed, and with `--yes` removes them.
 pub fn clean(options: &CleanOptions) -> Result<Exit, Exit> {
-    let resolved = |path: &Path| {
-        let missing = |_| ReportError::NotFound { path: path.display().to_string(), near: None };
-        fs::canonicalize(path).map_err(missing)
-    };
+    let resolved =
+        |path: &Path| fs::canonicalize(path).map_err(|_| report::not_found(path, &options.runs_dir));
     let runs_dir = &options.runs_dir;
     let all = resolved(runs_dir).map_err(refuse)?;
     let path = resolved(options.path.as_ref().unwrap_or(runs_dir)).map_err(refuse)?;

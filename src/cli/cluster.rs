@@ -212,7 +212,7 @@ fn counts<'a>(states: impl Iterator<Item = (&'a str, &'a str)>) -> String {
 fn trials_of_tasks(sweep: &std::path::Path) -> BTreeMap<String, Vec<usize>> {
     let mut trials: BTreeMap<String, Vec<usize>> = BTreeMap::new();
     for (number, trial) in RunDir::existing(sweep.to_owned()).trials() {
-        let task = trial.is_live().then(|| trial.environment("host", "slurm_job")).flatten();
+        let task = trial.is_live().then(|| trial.environment(&["host", "slurm_job"])).flatten();
         if let Some(task) = task.as_ref().and_then(toml::Value::as_str) {
             trials.entry(task.to_owned()).or_default().push(number);
         }

@@ -155,7 +155,8 @@ fn allowed(folder: &RunDir, new: &Spec) -> Result<(), Exit> {
 
 /// The `--virtual-gpus` of the run to resume.
 pub fn virtual_gpus(resume: &Resume) -> Option<u32> {
-    let of = |folder: &RunDir| u32::try_from(folder.environment("host", "virtual_gpus")?.as_integer()?).ok();
+    let of =
+        |folder: &RunDir| u32::try_from(folder.environment(&["host", "virtual_gpus"])?.as_integer()?).ok();
     match resume {
         Resume::Run(folder) => of(folder),
         Resume::Sweep(folder) => folder.trials().values().find_map(of),

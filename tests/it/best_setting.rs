@@ -24,17 +24,18 @@ const BEST: &str = "best: #2 lr 0.1, validation loss 0.4 [0.0, 2.0], n 2";
 fn sweep(place: &Sandbox, values: &[&str]) -> Folder {
     let sweep = place.run(&[]).ended_by(0);
     for (row, value) in values.iter().enumerate() {
-        let trial = Folder(sweep.0.join(sweep.table("sweep.csv").cell(row, "folder")));
-        let mut table = trial.table("summary.csv");
-        let column = table.columns.iter().position(|name| name == "best_value").unwrap();
-        table.rows[0][column] = (*value).to_owned();
-        fs::write(
-            trial.0.join("summary.csv"),
-            format!("{}\n{}\n", table.columns.join(","), table.rows[0].join(",")),
-        )
-        .unwrap();
+        came_to(&Folder(sweep.0.join(sweep.table("sweep.csv").cell(row, "folder"))), value);
     }
     sweep
+}
+
+/// Gives a run this best value.
+fn came_to(run: &Folder, value: &str) {
+    let mut table = run.table("summary.csv");
+    let column = table.columns.iter().position(|name| name == "best_value").unwrap();
+    table.rows[0][column] = value.to_owned();
+    let text = format!("{}\n{}\n", table.columns.join(","), table.rows[0].join(","));
+    fs::write(run.0.join("summary.csv"), text).unwrap();
 }
 
 fn trial(sweep: &Folder, number: usize) -> String {
@@ -193,4 +194,30 @@ fn a_deleted_trial_does_not_count() {
     );
     let resumed = place.runner(&["run", "--resume", &folder]);
     assert!(resumed.stdout.starts_with("lin: 4 trials, 4 finished\n"), "{resumed:?}");
+}
+
+/// The run has the best value of all, and is behind the sweep on the only seed that both have.
+#[test]
+fn clean_keeps_what_compare_calls_best() {
+    let place = Sandbox::new(SPEC);
+    let sweep = sweep(&place, &["0.25", "0.75", "0.5", "0.75"]);
+    let run = place.run(&["-q", "~sweep", "optimizer.sgd.lr=0.3"]).ended_by(0);
+    came_to(&run, "0.3125");
+    let beside = sweep.0.with_file_name(run.0.file_name().unwrap());
+    fs::rename(&run.0, &beside).unwrap();
+    let runs = sweep.0.parent().unwrap().parent().unwrap();
+    let ran = |arguments: &[&str]| {
+        let ended = place.runner(arguments);
+        assert_eq!(ended.code, Some(0), "{arguments:?}: {ended:?}");
+        ended.stdout
+    };
+    let runs = runs.to_str().unwrap();
+    let compared = ran(&["compare", runs]);
+    assert!(
+        compared.starts_with("best: #0 ") && compared.contains(" lr 0.1, validation loss 0.4 "),
+        "{compared}"
+    );
+    let shown = ran(&["clean", "--runs-dir", runs, "--keep-best", "1", "--yes"]);
+    assert!(shown.contains("\nkept: 1 best\nremoved\n"), "{shown}");
+    assert_eq!([&sweep.0, &beside].map(|folder| folder.is_dir()), [true, false]);
 }

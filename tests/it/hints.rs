@@ -1,5 +1,7 @@
 //! What other programs have taught a user to type: each dead end names the command, the option or the metric that is meant.
 
+use std::fs;
+
 use super::{
     process::{Folder, Sandbox},
     run::LINREG,
@@ -103,6 +105,16 @@ fn options_of_other_programs() {
 }
 
 #[test]
+fn keys_of_a_launcher() {
+    let place = Sandbox::new(LINREG);
+    for (key, hint) in [("gpus", "did you mean `launcher.slurm.gpus`?"), ("zebra", "known here: `slurm`")] {
+        let ended = refused(&place, &format!("spec.toml launcher.{key}=1"));
+        assert!(ended.starts_with(&format!("error: unknown key `launcher.{key}`\n")), "{ended}");
+        assert!(ended.contains(&format!("\n  = hint: {hint}\n")), "{ended}");
+    }
+}
+
+#[test]
 fn a_spec_that_is_not_named() {
     let place = Sandbox::new(LINREG);
     let missing = |hint: &str| format!("error: the spec is missing\n  = hint: {hint}\n");
@@ -149,6 +161,12 @@ fn the_run_that_is_meant() {
     let message = "error: `prise` does not exist\n  = hint: did you mean `runs/price`?\n";
     assert_eq!(refused(&place, "show prise"), message);
     assert_eq!(place.runner(&["show", "runs/price"]).code, Some(0));
+    let cleaned = refused(&place, "clean price --keep-best 1");
+    assert_eq!(cleaned, "error: `price` does not exist\n  = hint: did you mean `runs/price`?\n");
+    fs::rename(place.path().join("runs"), place.path().join("all")).unwrap();
+    let cleaned = refused(&place, "clean price --runs-dir all --keep-best 1");
+    assert_eq!(cleaned, "error: `price` does not exist\n  = hint: did you mean `all/price`?\n");
+    fs::rename(place.path().join("all"), place.path().join("runs")).unwrap();
     let folder = Folder::within(&place.path().join("runs")).unwrap();
     let best = format!("runs/price/{}", folder.0.file_name().unwrap().to_str().unwrap());
     run("trainer.max_epochs=1");

@@ -47,6 +47,7 @@ mod predict;
 mod process;
 mod refit;
 mod remarks;
+mod renamed;
 mod repeats;
 mod report;
 mod resume;

@@ -16,7 +16,7 @@ use super::{
     points::{Points, folder_of, node},
     problem::{Location, Problem},
     reader::{self, Fields, Item, Read, Reading},
-    suggest,
+    schema, suggest,
     sweep::{self, Judged, MAX_TRIALS, Sweep},
     tree::{self, Table, Value},
 };
@@ -208,8 +208,13 @@ fn take_sweep(root: &mut Table, folder: &Path, problems: &mut Vec<Problem>) -> S
 fn take_launcher(root: &mut Table, folder: &Path, problems: &mut Vec<Problem>) -> Launcher {
     let table = Table { entries: root.remove("launcher").into_iter().collect() };
     let mut reading = Reading::new(folder);
-    let read = |t: &mut Fields<'_>| t.section("launcher", launcher::DOC, Launcher::read);
-    let launcher = reader::read(&node(table), &mut reading, |v| v.table(read));
+    let read =
+        |v: Item<'_>| v.table(|t: &mut Fields<'_>| t.section("launcher", launcher::DOC, Launcher::read));
+    let launcher = reader::read(&node(table), &mut reading, read);
+    reading.hint_elsewhere(|path| {
+        let key = schema::key_named(&reader::describe(read), path.rsplit_once('.')?, |_| false)?;
+        Some(format!("did you mean `{key}`?"))
+    });
     problems.extend(reading.into_problems());
     launcher
 }

@@ -2,7 +2,7 @@
 
 use std::{
     collections::{BTreeMap, HashSet},
-    fs,
+    fs, iter, mem,
     path::{Path, PathBuf},
     time::Duration,
 };
@@ -11,6 +11,7 @@ use chrono::{DateTime, Utc};
 
 use super::{
     ReportError,
+    comparison::Comparison,
     configurations::FINISHED,
     grid::{self, Columns},
     grouping::{distinct, grouped},
@@ -53,8 +54,8 @@ struct Removable {
 impl Cleaning {
     /// Chooses what to remove. `is_live` tells whether a process is at work in a folder.
     pub fn new(request: &CleanRequest<'_>, is_live: impl Fn(&Path) -> bool) -> Result<Self, ReportError> {
-        let entries = listing::entries(&request.path.display().to_string())?;
-        let (best, has_tasks) = best(&entries, request.keep_best.unwrap_or(0));
+        let mut entries = listing::entries(&request.path.display().to_string())?;
+        let (best, has_tasks) = best(&mut entries, request.keep_best.unwrap_or(0));
         let (mut removable, mut kept) = (Vec::new(), BTreeMap::new());
         for entry in entries {
             match request
@@ -149,24 +150,48 @@ fn is_older(entry: &Entry, age: Duration, now: DateTime<Utc>) -> bool {
     started.is_ok_and(|started| (now - started.to_utc()).to_std().is_ok_and(|since| since > age))
 }
 
-/// The folders of the best `count` of each name, task and metric, and of the best `count` among the finished ones, so that a value
-/// from the middle of a run does not displace a finished run. Also whether runs of a name are of several tasks.
-fn best(entries: &[Entry], count: usize) -> (HashSet<PathBuf>, bool) {
-    let mut names: BTreeMap<_, Vec<&Entry>> = BTreeMap::new();
-    for entry in entries.iter().filter(|entry| entry.cost().is_finite()) {
-        names.entry((entry.folder.parent(), entry.best().monitor())).or_default().push(entry);
+/// The folders of the best `count` of each name, task and metric, as `compare` ranks them. What it does not rank, since nothing of it
+/// has finished, stays if its value so far is among the best `count` of all. Also whether runs of a name are of several tasks.
+fn best(entries: &mut [Entry], count: usize) -> (HashSet<PathBuf>, bool) {
+    let rankings = if count > 0 { best_first(entries) } else { Vec::new() };
+    let ranked: HashSet<usize> = rankings.iter().flatten().copied().collect();
+    let mut names: BTreeMap<_, Vec<usize>> = BTreeMap::new();
+    for (place, entry) in entries.iter().enumerate().filter(|(_, entry)| entry.cost().is_finite()) {
+        names.entry((entry.folder.parent(), entry.best().monitor())).or_default().push(place);
     }
     let (mut best, mut has_tasks) = (HashSet::new(), false);
     for named in names.values() {
-        let tasks = grouped(tasks(named).into_iter().zip(named.iter().copied()));
-        has_tasks |= tasks.len() > 1;
-        for (_, mut group) in tasks {
-            group.sort_by(|a, b| a.cost().total_cmp(&b.cost()));
-            let finished = group.iter().filter(|entry| entry.has_finished()).take(count);
-            best.extend(group.iter().take(count).chain(finished).map(|entry| entry.folder.clone()));
+        let of_entries = tasks(&named.iter().map(|&place| &entries[place]).collect::<Vec<_>>());
+        let groups = grouped(of_entries.into_iter().zip(named.iter().copied()));
+        has_tasks |= groups.len() > 1;
+        for (_, mut group) in groups {
+            let own: HashSet<usize> = group.iter().copied().collect();
+            let first = |ranking: &Vec<usize>| {
+                ranking.iter().copied().filter(|place| own.contains(place)).take(count).collect::<Vec<_>>()
+            };
+            group.sort_by(|a, b| entries[*a].cost().total_cmp(&entries[*b].cost()));
+            let so_far = group.iter().copied().take(count).filter(|place| !ranked.contains(place));
+            best.extend(rankings.iter().flat_map(first).chain(so_far));
         }
     }
-    (best, has_tasks)
+    (best.into_iter().map(|place| entries[place].folder.clone()).collect(), has_tasks)
+}
+
+/// The entries of each name, by task and metric: that with the best setting first, as `compare` ranks all runs of the name.
+fn best_first(entries: &mut [Entry]) -> Vec<Vec<usize>> {
+    let names = grouped(entries.iter().map(|entry| entry.folder.parent().map(Path::to_owned)).zip(0..));
+    let of_name = |(_, named): (_, Vec<usize>)| {
+        let count = |&place: &usize| iter::repeat_n(place, entries[place].runs.len());
+        let owners: Vec<usize> = named.iter().flat_map(count).collect();
+        let runs = named.iter().flat_map(|&place| mem::take(&mut entries[place].runs));
+        let comparison = Comparison::from_runs(runs.collect());
+        let rankings = comparison.best_first().into_iter();
+        let rankings = rankings.map(|runs| distinct(runs.into_iter().map(|run| owners[run]))).collect();
+        owners.iter().zip(comparison.runs).for_each(|(owner, run)| entries[*owner].runs.push(run));
+        rankings
+    };
+    let rankings: Vec<Vec<Vec<usize>>> = names.into_iter().map(of_name).collect();
+    rankings.concat()
 }
 
 /// A run's fold and the seed of its split.

@@ -1,6 +1,6 @@
 //! Groups the repeats of a configuration.
 
-use std::collections::HashMap;
+use std::{cmp::Reverse, collections::HashMap};
 
 use super::{
     differences::{file_name, is_inferred, is_of_record, is_path, keys},
@@ -135,8 +135,8 @@ pub(super) fn configurations(runs: &[Run]) -> Vec<Configuration> {
     groups.sort_by_key(|(_, places)| places[0]);
     let configuration = |(setting, places): (usize, Vec<usize>)| {
         let is_setting = |(key, _): &&(String, String)| varies_setting(key);
-        // A single run has no axes.
-        let axes = places.iter().map(|&place| &runs[place].axes).find(|axes| !axes.is_empty());
+        // A single run has none, or only those that are tables.
+        let axes = places.iter().map(|&place| &runs[place].axes).min_by_key(|axes| Reverse(axes.len()));
         let axes = axes.into_iter().flatten().filter(is_setting).cloned().collect();
         let (finished, others): (Vec<usize>, Vec<usize>) =
             places.into_iter().partition(|&place| runs[place].status == FINISHED);

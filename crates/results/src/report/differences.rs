@@ -53,7 +53,9 @@ pub(super) const THREADS: &str = "host.threads";
 pub(super) const AVAILABLE: &str = "host.available_threads";
 
 /// Environment keys that always differ and do not matter.
-const NOT_THE_MACHINE: [&str; 12] = [
+const NOT_THE_MACHINE: [&str; 14] = [
+    "trial",
+    "sweep",
     "started",
     "command",
     "devices.requested",
@@ -108,12 +110,15 @@ fn is_length(key: &str) -> bool {
 /// sweep. If there are single runs, also everything else in which their specs differ.
 pub(super) fn axes(runs: &[Run], spec: &[Difference]) -> Vec<String> {
     let swept = runs.iter().flat_map(|run| &run.axes).map(|(key, _)| key);
-    let is_alone = runs.iter().any(|run| run.axes.is_empty());
+    let is_alone = runs.iter().any(|run| run.sweep.is_none());
     let with_spec: Vec<&Run> = runs.iter().filter(|run| run.spec.is_some()).collect();
+    let have_axis = |axis: &str| with_spec.iter().all(|run| run.axes.iter().any(|(own, _)| own == axis));
+    let is_named = |key: &str| key.match_indices('.').any(|(end, _)| have_axis(&key[..end]));
     let tells = |key: &&String| {
         (is_alone || is_length(key))
             && !is_of_record(key)
             && !is_inferred(key)
+            && !is_named(key)
             && !names_same_rows(key, &with_spec)
     };
     let more = spec.iter().map(|difference| &difference.key).filter(tells);

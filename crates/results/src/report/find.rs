@@ -43,7 +43,7 @@ pub(super) fn find(paths: &[String]) -> Result<Vec<Found>, ReportError> {
                 return Err(ReportError::NoMatch(path.clone()));
             }
         } else {
-            return Err(ReportError::NotFound { path: path.clone(), near: near(Path::new(path)) });
+            return Err(not_found(Path::new(path), &runs_dir()));
         }
     }
     match foreign.first() {
@@ -165,10 +165,14 @@ pub(super) fn folders_in(folder: &Path) -> Result<Vec<PathBuf>, ReportError> {
     Ok(folders)
 }
 
+/// That a path does not exist; the hint names a run that may be meant.
+pub fn not_found(path: &Path, runs_dir: &Path) -> ReportError {
+    ReportError::NotFound { path: path.display().to_string(), near: near(path, runs_dir) }
+}
+
 /// A folder in the runs folder that has the name, or one beside the path or there whose name is similar.
-fn near(path: &Path) -> Option<String> {
+fn near(path: &Path, runs: &Path) -> Option<String> {
     let meant = |path: PathBuf| Some(format!("did you mean `{}`?", path.display()));
-    let runs = runs_dir();
     let in_runs = runs.join(path);
     if in_runs.is_dir() {
         return meant(in_runs);
@@ -182,7 +186,7 @@ fn near(path: &Path) -> Option<String> {
     let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
     match near_in(parent.unwrap_or(Path::new("."))) {
         Some(near) => meant(path.with_file_name(near)),
-        None if parent.is_none() => meant(runs.join(near_in(&runs)?)),
+        None if parent.is_none() => meant(runs.join(near_in(runs)?)),
         None => None,
     }
 }

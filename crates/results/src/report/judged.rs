@@ -51,8 +51,24 @@ impl Comparison {
 
     /// A ranking for each task; if its runs monitor different metrics, one for each of these.
     pub(super) fn rankings(&self, question: &Question) -> Result<Vec<Ranking>, ReportError> {
+        let ranking = |(metric, places): &Judged| Ranking::new(self, places, metric, &question.by);
+        self.judged(question)?.iter().map(ranking).collect()
+    }
+
+    /// The runs of each task and metric that are ranked, those of the best setting first. Without p-values, which take long.
+    pub(super) fn best_first(&self) -> Vec<Vec<usize>> {
+        let judged = self.judged(&Question::default()).unwrap_or_default();
+        let rankings =
+            judged.iter().filter_map(|(metric, places)| Ranking::sorted(self, places, metric, &[]).ok());
+        rankings
+            .map(|ranking| ranking.settings.into_iter().flat_map(|setting| setting.places).collect())
+            .collect()
+    }
+
+    /// What each task is judged by, with its runs.
+    fn judged(&self, question: &Question) -> Result<Vec<Judged>, ReportError> {
         let tasks = self.tasks.places(self.runs.len());
-        let judged: Vec<Judged> = match &question.metric {
+        Ok(match &question.metric {
             Some(name) => {
                 let metric = Metric::new(name, &self.runs)?;
                 tasks.into_iter().map(|places| (metric.clone(), places)).collect()
@@ -72,8 +88,7 @@ impl Comparison {
                 };
                 declared.into_iter().zip(tasks).flat_map(of_task).collect()
             }
-        };
-        judged.iter().map(|(metric, places)| Ranking::new(self, places, metric, &question.by)).collect()
+        })
     }
 
     /// A sentence if runs of one task monitor different metrics and the question names none.

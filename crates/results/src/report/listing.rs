@@ -19,11 +19,7 @@ use super::{
     sweep,
     text::status_in_words,
 };
-use crate::{
-    host::escape_line,
-    record::{RunDir, has_checkpoints},
-    units,
-};
+use crate::{host::escape_line, record::has_checkpoints, units};
 
 /// Stands for a metric where trials are judged by different ones.
 const SEVERAL: &str = "several metrics";
@@ -330,8 +326,6 @@ fn started(found: &Found) -> Option<String> {
     };
     match found {
         Found::Run(folder) => of_run(folder),
-        Found::Sweep(folder) => {
-            RunDir::existing(folder.clone()).trials().values().find_map(|trial| of_run(trial.path()))
-        }
+        Found::Sweep(folder) => find::folders_in(folder).ok()?.iter().find_map(|trial| of_run(trial)),
     }
 }

@@ -70,7 +70,7 @@ pub use cleaning::{CleanRequest, Cleaning};
 pub use comparison::Comparison;
 pub use error::ReportError;
 pub use export::Format;
-pub use find::{Found, find_one, fingerprint, is_run, is_sweep};
+pub use find::{Found, find_one, fingerprint, is_run, is_sweep, not_found};
 pub use gate::gate;
 pub use listing::{ListRequest, latest, list};
 pub use live::{follow_files, share_read};

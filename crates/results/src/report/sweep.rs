@@ -1,9 +1,9 @@
 //! A sweep's trials: the rows of `sweep.csv`, each with its run folder, and folders that have no row yet.
 
 use std::{
-    collections::{BTreeSet, HashMap, HashSet},
+    collections::{BTreeMap, BTreeSet, HashMap, HashSet},
     path::{Component, Path, PathBuf},
-    sync::Arc,
+    sync::{Arc, LazyLock},
 };
 
 use super::{
@@ -16,7 +16,10 @@ use super::{
     run::{DAMAGED, DELETED, PLANNED, RUNNING, Run, SAME_AS, UNFINISHED},
     texts::Texts,
 };
-use crate::{record::lost_summary, spec::short_values};
+use crate::{
+    record::{RunDir, lost_summary},
+    spec::short_values,
+};
 
 /// Reads the runs of each run or sweep found. Unreadable ones become damaged rows, and `fault` keeps the
 /// first error.
@@ -32,13 +35,18 @@ pub(super) fn read_all(found: &[Found], fault: &mut Option<ReportError>) -> Vec<
             .unwrap_or_else(|e| vec![Run::damaged(folder.display().to_string(), e, fault)]),
     };
     let mut all: Vec<Vec<Run>> = found.iter().map(runs).collect();
+    name_tables(&mut all);
     call_short(&mut all.iter_mut().flatten().collect::<Vec<_>>());
     all
 }
 
-/// The number of a trial's folder; `None` of another run.
+/// The number of a trial's folder; `None` of another run, also of a trial that was moved out of its sweep.
 fn trial_number(folder: &Path) -> Option<usize> {
     number_of(folder).filter(|_| folder.parent().is_some_and(find::is_sweep))
+}
+
+fn number_of(folder: &Path) -> Option<usize> {
+    RunDir::existing(folder.to_owned()).trial_number()
 }
 
 /// The input of each run, if there are several and trials among them. Otherwise a number is enough: it is that of a run, or of a
@@ -58,9 +66,49 @@ pub(super) fn input(run: &Run) -> &str {
     run.sweep.as_deref().or(parent).unwrap_or(&run.path)
 }
 
-/// The number with which a folder's name begins.
-fn number_of(folder: &Path) -> Option<usize> {
-    folder.file_name()?.to_str()?.split('-').next()?.parse().ok()
+/// Where a sweep varies whole tables, the tables of runs beside it are named as those of its trials: otherwise columns of all their
+/// keys would say the same again.
+fn name_tables(all: &mut [Vec<Run>]) {
+    let is_alone = |run: &Run| run.sweep.is_none() && run.axes.is_empty();
+    if !all.iter().flatten().any(is_alone) {
+        return;
+    }
+    let mut known: BTreeMap<&String, HashMap<BelowTable<'_>, &String>> = BTreeMap::new();
+    for run in all.iter().flatten() {
+        for (axis, table) in run.axes.iter().filter(|(_, value)| value.contains('{')) {
+            let tables = known.entry(axis).or_default();
+            leaves_below(run, axis).into_iter().for_each(|leaves| _ = tables.entry(leaves).or_insert(table));
+        }
+    }
+    let moved = all.iter().flatten().filter(|run| run.status == DELETED);
+    let moved: HashMap<_, &Run> =
+        moved.filter_map(|run| Some(((sweep_name(run)?, run.trial), run))).collect();
+    let named = |run: &Run| -> Vec<(String, String)> {
+        let number = run.fact("trial").and_then(|number| number.parse().ok());
+        let was = run.fact("sweep").and_then(|sweep| moved.get(&(sweep, number)));
+        let table = |(axis, tables): (&&String, &HashMap<_, &String>)| {
+            let own = was.and_then(|was| was.axis(axis));
+            let table = own.or_else(|| Some(tables.get(&leaves_below(run, axis)?)?.as_str()));
+            Some(((*axis).clone(), table?.to_owned()))
+        };
+        known.iter().filter_map(table).collect()
+    };
+    let axes: Vec<Option<Vec<_>>> =
+        all.iter().flatten().map(|run| is_alone(run).then(|| named(run))).collect();
+    for (run, axes) in all.iter_mut().flatten().zip(axes) {
+        run.axes.extend(axes.into_iter().flatten());
+    }
+}
+
+fn sweep_name(run: &Run) -> Option<&str> {
+    Path::new(run.sweep.as_deref()?).file_name()?.to_str()
+}
+
+type BelowTable<'a> = Vec<(&'a str, &'a str)>;
+
+fn leaves_below<'a>(run: &'a Run, table: &str) -> Option<BelowTable<'a>> {
+    let is_below = |key: &str| key.strip_prefix(table).is_some_and(|rest| rest.starts_with('.'));
+    Some(run.spec.as_ref()?.iter().filter(|(key, _)| is_below(key)).collect())
 }
 
 /// Gives values that are tables short names, by their keys, such that the runs stay distinguishable.
@@ -113,17 +161,20 @@ fn trials(folder: &Path, fault: &mut Option<ReportError>) -> Result<Vec<Run>, Re
     let mut runs = Vec::with_capacity(file.rows.len());
     let mut listed = HashSet::new();
     let ran = |row: &Texts| !matches!(&row[status], "skipped" | SAME_AS | PLANNED);
-    let run_folder = |row: &Texts| folder.join(&row[own]);
-    let is_there = |row: &Texts| ran(row) && !row[own].is_empty() && run_folder(row).is_dir();
-    let read = parallel::map(&file.rows, |row| is_there(row).then(|| Run::read(&run_folder(row))));
+    let run_folder = folder_finder(folder, [trial, status, own]);
+    let read = parallel::map(&file.rows, |row| {
+        let folder = (ran(row) && !row[own].is_empty()).then(|| run_folder(row))??;
+        Some((Run::read(&folder), folder))
+    });
     let sweep: Arc<str> = folder.display().to_string().into();
     for (row, read) in file.rows.iter().zip(read) {
         let cell = |column: usize| row.get(column).unwrap_or_default();
-        let (ran, run_folder, is_there) = (ran(row), run_folder(row), read.is_some());
+        let (ran, is_there) = (ran(row), read.is_some());
         let mut run = match read {
-            Some(read) => {
-                listed.insert(cell(own));
-                read.unwrap_or_else(|e| Run::damaged(run_folder.display().to_string(), e, fault))
+            Some((read, run_folder)) => {
+                let run = read.unwrap_or_else(|e| Run::damaged(run_folder.display().to_string(), e, fault));
+                listed.insert(run_folder);
+                run
             }
             None => Run { path: format!("{sweep} trial {}", cell(trial)), ..Run::default() },
         };
@@ -141,7 +192,9 @@ fn trials(folder: &Path, fault: &mut Option<ReportError>) -> Result<Vec<Run>, Re
             runs.push(run);
             continue;
         }
-        run.twin = (cell(status) == SAME_AS).then_some(run_folder);
+        if cell(status) == SAME_AS {
+            run.twin = run_folder(row);
+        }
         if !went_on(&run, cell(status)) {
             if ran && run.figure("status").is_none() {
                 run.take_figures(file.columns.iter().zip(row.iter()).skip(reason + 1));
@@ -151,15 +204,36 @@ fn trials(folder: &Path, fault: &mut Option<ReportError>) -> Result<Vec<Run>, Re
         }
         runs.push(run);
     }
-    // The table may be older than a trial's folder.
-    for begun in unlisted(folder, &listed, &axes, fault)? {
+    add_begun(&mut runs, unlisted(folder, &listed, &axes, fault)?);
+    Ok(runs)
+}
+
+/// Adds the trials that have a folder, and no row of their own: the table may be older.
+fn add_begun(runs: &mut Vec<Run>, begun: Vec<Run>) {
+    for begun in begun {
         let row = runs.iter_mut().find(|run| run.status == PLANNED && run.trial == begun.trial);
         match row {
             Some(row) => *row = Run { axes: std::mem::take(&mut row.axes), ..begun },
             None => runs.push(begun),
         }
     }
-    Ok(runs)
+}
+
+/// Finds the folder of a row's trial, which may have another name by now than in the table.
+fn folder_finder<'a>(
+    sweep: &'a Path,
+    [trial, status, own]: [usize; 3],
+) -> impl Fn(&Texts) -> Option<PathBuf> + Sync + 'a {
+    let trials = LazyLock::new(move || RunDir::existing(sweep.to_owned()).trials());
+    move |row| {
+        let named = sweep.join(&row[own]);
+        let [in_table, found] = [row[trial].parse().ok(), number_of(&named)];
+        let number = if row[status] == *SAME_AS { found } else { in_table };
+        if (found.is_none() || found == number) && named.is_dir() {
+            return Some(named);
+        }
+        Some(trials.get(&number?)?.path().to_owned())
+    }
 }
 
 /// Drops the figures of trials that finished, which their folders have: of many trials they take much memory.
@@ -233,14 +307,13 @@ fn call_paths_as_written(runs: &mut [Run]) {
 /// Trials that were started but have no row: the sweep is still running, or was killed.
 fn unlisted(
     folder: &Path,
-    listed: &HashSet<&str>,
+    listed: &HashSet<PathBuf>,
     axes: &[String],
     fault: &mut Option<ReportError>,
 ) -> Result<Vec<Run>, ReportError> {
     let mut runs = Vec::new();
     for path in find::folders_in(folder)? {
-        let known = path.file_name().is_some_and(|name| listed.contains(&*name.to_string_lossy()));
-        if known || !find::is_run(&path) {
+        if listed.contains(&path) || !find::is_run(&path) {
             continue;
         }
         let mut run = Run::read_or_report(&path, fault);

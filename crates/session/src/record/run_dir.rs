@@ -5,7 +5,7 @@ use std::{
     cmp::Reverse,
     collections::BTreeMap,
     fs::{self, File, TryLockError},
-    io::{self, Write},
+    io::{self, Read, Write},
     path::{Path, PathBuf},
     thread,
     time::Duration,
@@ -147,14 +147,15 @@ impl RunDir {
     }
 
     /// A value of `environment.toml`.
-    pub fn environment(&self, table: &str, key: &str) -> Option<toml::Value> {
+    pub fn environment(&self, path: &[&str]) -> Option<toml::Value> {
         let text = read_text(&self.file("environment.toml")).ok()?;
-        let mut environment: toml::Table = toml::from_str(&text).ok()?;
-        environment.get_mut(table)?.as_table_mut()?.remove(key)
+        let environment: toml::Table = toml::from_str(&text).ok()?;
+        path.iter()
+            .try_fold(toml::Value::Table(environment), |mut table, key| table.as_table_mut()?.remove(*key))
     }
 
     pub fn data_digest(&self) -> Option<String> {
-        self.environment("data", "digest")?.as_str().map(str::to_owned)
+        self.environment(&["data", "digest"])?.as_str().map(str::to_owned)
     }
 
     /// How the run ended, from its summary; `None` without one.
@@ -188,31 +189,56 @@ impl RunDir {
         self.status() == Some(Status::Finished)
     }
 
-    /// The existing trial folders of a sweep, by trial number; the newest if several have the same number.
+    /// The number of a sweep's trial: what is recorded in its folder, which may have another name by now. The name tells it of a
+    /// trial that has not recorded it yet, and of older versions.
+    pub fn trial_number(&self) -> Option<usize> {
+        self.recorded_trial().or_else(|| self.number_in_name())
+    }
+
+    /// The number in the first line of `environment.toml`. There may be many trials, so nothing else is read.
+    pub fn recorded_trial(&self) -> Option<usize> {
+        let mut begin = String::new();
+        let (file, _) = open_regular(&self.file("environment.toml")).ok()?;
+        file.take(32).read_to_string(&mut begin).ok()?;
+        begin.lines().next()?.strip_prefix("trial = ")?.parse().ok()
+    }
+
+    fn number_in_name(&self) -> Option<usize> {
+        self.name().split('-').next()?.parse().ok()
+    }
+
+    /// The existing trial folders of a sweep, by trial number; of several with the same number the newest whose name has it.
     pub fn trials(&self) -> BTreeMap<usize, Self> {
-        self.trials_of(|_| true)
+        let folders = self.folders().into_iter();
+        let numbered = folders.filter_map(|folder| Some((folder.trial_number()?, folder)));
+        let mut trials: Vec<(usize, Self)> = numbered.collect();
+        let is_renamed = |number, folder: &Self| folder.number_in_name() != Some(number);
+        trials.sort_by_cached_key(|(number, folder)| {
+            (*number, Reverse(is_renamed(*number, folder)), folder.path.clone())
+        });
+        trials.into_iter().collect()
     }
 
     /// The folder of a sweep's trial. Only its number is compared: processes may write its values
     /// differently.
     pub fn trial_of(&self, number: usize) -> Option<Self> {
-        self.trials_of(|own| own == number).remove(&number)
+        // Most have the name that they were given.
+        let mut named = self.folders();
+        named.retain(|folder| {
+            folder.number_in_name() == Some(number) && folder.trial_number() == Some(number)
+        });
+        named.sort_by_cached_key(|folder| folder.path.clone());
+        named.pop().or_else(|| self.trials().remove(&number))
     }
 
-    fn trials_of(&self, is_wanted: impl Fn(usize) -> bool) -> BTreeMap<usize, Self> {
-        let number = |entry: &fs::DirEntry| entry.file_name().to_str()?.split('-').next()?.parse().ok();
+    /// The folders in it.
+    fn folders(&self) -> Vec<Self> {
         let is_folder = |entry: &fs::DirEntry| match entry.file_type() {
             Ok(kind) if !kind.is_symlink() => kind.is_dir(),
             _ => entry.path().is_dir(),
         };
-        let wanted = |entry: fs::DirEntry| {
-            let number = number(&entry).filter(|number| is_wanted(*number))?;
-            is_folder(&entry).then(|| (number, entry.path()))
-        };
         let entries = fs::read_dir(&self.path).into_iter().flatten().flatten();
-        let mut paths: Vec<(usize, PathBuf)> = entries.filter_map(wanted).collect();
-        paths.sort();
-        paths.into_iter().map(|(number, path)| (number, Self { path })).collect()
+        entries.filter(is_folder).map(|entry| Self { path: entry.path() }).collect()
     }
 
     /// Whether a process is running here or in one of the sweep's trials: it holds the lock on the files.

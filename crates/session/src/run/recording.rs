@@ -46,7 +46,10 @@ impl Recording {
         folder.write("spec.toml", &resolved(process, folder, devices, &facts))?;
         let is_short = console.trial.is_some() && facts.system.flatten().is_none();
         let ages = if is_short { RECENT } else { [Duration::ZERO; 2] };
+        let (trial, sweep) = of_sweep(folder, console.trial.as_ref().map(|trial| trial.number));
         let environment = Environment {
+            trial,
+            sweep,
             started: rfc3339(start.at),
             command: process.command.clone(),
             devices: Devices {
@@ -125,6 +128,15 @@ impl Recording {
         findings?;
         outcome.map_err(|Closed| ExecuteError::Record(RecordError::Gone))
     }
+}
+
+/// The number of a sweep's trial, and the sweep's folder. One that goes on by itself stays the trial that it was.
+fn of_sweep(folder: &RunDir, trial: Option<usize>) -> (Option<usize>, Option<String>) {
+    let sweep = match trial {
+        Some(_) => folder.path().parent().and_then(|sweep| Some(sweep.file_name()?.to_str()?.to_owned())),
+        None => folder.environment(&["sweep"]).and_then(|sweep| Some(sweep.as_str()?.to_owned())),
+    };
+    (trial.or_else(|| folder.recorded_trial()), sweep)
 }
 
 /// Reports throttling and energy, which matter to whoever reads the times.

@@ -1,5 +1,7 @@
 //! Warnings known before anything runs: each is printed once, with the numbers of its trials.
 
+use std::collections::HashMap;
+
 use super::print_stderr;
 use crate::units;
 
@@ -14,14 +16,18 @@ impl Warnings {
     /// Collects the warnings of each trial that runs, by trial number.
     pub fn new(is_sweep: bool, trials: impl Iterator<Item = (usize, Vec<String>)>) -> Self {
         let mut found: Vec<(String, Vec<usize>)> = Vec::new();
+        let mut places: HashMap<String, usize> = HashMap::new();
         let mut count = 0;
         for (trial, warnings) in trials {
             count += 1;
             for warning in warnings {
-                match found.iter_mut().find(|(known, _)| *known == warning) {
-                    Some((_, trials)) if trials.last() == Some(&trial) => {}
-                    Some((_, trials)) => trials.push(trial),
-                    None => found.push((warning, vec![trial])),
+                let place = *places.entry(warning).or_insert_with_key(|warning| {
+                    found.push((warning.clone(), Vec::new()));
+                    found.len() - 1
+                });
+                let trials = &mut found[place].1;
+                if trials.last() != Some(&trial) {
+                    trials.push(trial);
                 }
             }
         }

@@ -6,8 +6,7 @@ mod absent;
 mod file;
 
 use std::{
-    fs,
-    io::{self, BufRead, BufReader},
+    fs, io,
     path::{Path, PathBuf},
 };
 
@@ -69,10 +68,9 @@ pub fn write_metrics(path: &str, to: &Path) -> Result<(), ReportError> {
     let files: Vec<&PathBuf> = files.iter().filter(|file| file.exists()).collect();
     let mut columns = vec![("path".to_owned(), Kind::Words)];
     for file in &files {
-        let unreadable = |e| ReportError::read(file, e);
-        let mut line = String::new();
-        BufReader::new(open_regular(file).map_err(unreadable)?.0).read_line(&mut line).map_err(unreadable)?;
-        for name in line.trim_end().split(',').filter(|name| !name.is_empty()) {
+        let (mut open, _) = open_regular(file).map_err(|e| ReportError::read(file, e))?;
+        let (names, _) = csv_lines::Position::head(&mut open).map_err(|fault| fault.in_file(file))?;
+        for name in names.iter().filter(|name| !name.is_empty()) {
             if columns.iter().all(|(known, _)| known != name) {
                 let kind = match name {
                     "step" | "epoch" | "rows" => Kind::Whole,
@@ -172,5 +170,17 @@ mod tests {
         };
         let error = rows(&[&file], &columns, full).unwrap_err().to_string();
         assert_eq!((error.as_str(), groups), ("cannot write Parquet: the disk is full", 1));
+    }
+
+    /// A killed machine may leave a hole where the header was.
+    #[test]
+    fn a_header_of_any_length_is_not_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let run = |name: &str| folder.path().join(name);
+        fs::write(run("spec.toml"), "").unwrap();
+        fs::File::create(run("metrics.csv")).unwrap().set_len(1 << 30).unwrap();
+        let written = write_metrics(folder.path().to_str().unwrap(), &run("metrics.parquet"));
+        let error = written.unwrap_err().to_string();
+        assert!(error.ends_with("is malformed at line 1: it is longer than 16.0 MiB"), "{error}");
     }
 }

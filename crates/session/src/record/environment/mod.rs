@@ -33,6 +33,10 @@ use crate::{
 /// The content of `environment.toml`. Unknown values are omitted.
 #[derive(Clone, Debug, Serialize)]
 pub struct Environment {
+    /// The trial's number in its sweep. It comes first, where [`super::RunDir::trial_number`] looks for it.
+    pub trial: Option<usize>,
+    /// The folder of that sweep.
+    pub sweep: Option<String>,
     /// When the process started: RFC 3339, UTC.
     pub started: String,
     /// The command line in the format of [`super::command_line`].
