@@ -100,8 +100,9 @@ fn threads_that_wait_give_way() {
         let code = text.split("#[cfg(test)]").next().unwrap_or_default();
         words(code).any(|word| word == "yield_now")
     };
-    let is_free =
-        |path: &Path| path.ends_with("collective/give_way.rs") || path.to_string_lossy().ends_with("_tests.rs");
+    let is_free = |path: &Path| {
+        path.ends_with("collective/give_way.rs") || path.to_string_lossy().ends_with("_tests.rs")
+    };
     let found = sources().into_iter().filter(yields).map(|(path, _)| path);
     let found: Vec<PathBuf> = found.filter(|path| !is_free(path)).collect();
     assert!(found.is_empty(), "`give_way` in place of `yield_now`: {found:?}");
