@@ -60,7 +60,7 @@ fn sums_that_start_early_are_sums_of_their_own() {
     let place = Sandbox::new(&SPEC.replace(&layer(1), &[512, 512, 1].map(layer).join(", ")));
     // So slow that the time of adding, which others on the cores lengthen, does not show.
     let ended = place.runner(&["check", "spec.toml", "-q", "--hosts", "2", "--link", "1GB/s,1000s"]);
-    assert_eq!(column(&table(&ended), 3), ["-", "50 min 0 s"]);
+    assert_eq!(column(&table(&ended), 3), ["-", "50 min 00 s"]);
     let early = "  1.0 MiB of them start before the backward pass ends: of their messages only what outlasts it counts\n";
     assert!(ended.stdout.contains(early), "{}", ended.stdout);
 }
