@@ -72,7 +72,8 @@ pub(super) fn refuse(error: ReportError) -> Exit {
 fn one_of_several(path: &str) -> Option<String> {
     let command = |run: &Path| {
         let run = run.display().to_string();
-        let words = std::env::args().skip(1).map(|word| if word == path { run.clone() } else { word });
+        let words = std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned());
+        let words = words.map(|word| if word == path { run.clone() } else { word });
         command_line(["runner".to_owned()].into_iter().chain(words))
     };
     let newest = report::latest(path).ok()?;

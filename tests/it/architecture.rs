@@ -93,6 +93,21 @@ fn unsafe_stands_only_where_it_is_allowed() {
     assert!(found.is_empty(), "unsafe outside the list: {found:?}");
 }
 
+/// A thread that waits and yields gives its core to any process that computes, for milliseconds each time.
+#[test]
+fn threads_that_wait_give_way() {
+    let yields = |(_, text): &(PathBuf, String)| {
+        let code = text.split("#[cfg(test)]").next().unwrap_or_default();
+        words(code).any(|word| word == "yield_now")
+    };
+    let is_free = |path: &Path| {
+        path.ends_with("collective/give_way.rs") || path.to_string_lossy().ends_with("_tests.rs")
+    };
+    let found = sources().into_iter().filter(yields).map(|(path, _)| path);
+    let found: Vec<PathBuf> = found.filter(|path| !is_free(path)).collect();
+    assert!(found.is_empty(), "`give_way` in place of `yield_now`: {found:?}");
+}
+
 /// Files of a run are opened as regular files (`host::open_regular` and its kin): a pipe in the place of one would be waited for
 /// without end.
 #[test]

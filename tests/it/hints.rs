@@ -187,6 +187,11 @@ fn the_run_that_is_meant() {
         let command = typed.replace("runs/price", &best);
         assert!(refused(&place, typed).ends_with(&format!("): `runner {command}`\n")), "{typed}");
     }
+    // A word of other bytes than UTF-8.
+    let mut command = place.command(&["predict", "runs/price", "new.csv", "-o"]);
+    let ended = command.arg(<std::ffi::OsStr as std::os::unix::ffi::OsStrExt>::from_bytes(b"\xff")).output();
+    let message = String::from_utf8(ended.unwrap().stderr).unwrap();
+    assert!(message.ends_with(&format!("`runner predict {best} new.csv -o '\u{fffd}'`\n")), "{message}");
 }
 
 #[test]

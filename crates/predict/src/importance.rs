@@ -234,11 +234,10 @@ impl Importance {
     /// A line for each column.
     pub fn table(&self) -> String {
         let counted = |rows: usize| units::count(rows as u64);
-        let (rows, of) = (counted(self.rows), counted(self.of));
-        let rows = if self.rows < self.of {
-            format!("{rows} of {of} rows, drawn at random")
-        } else {
-            format!("{of} rows")
+        let of = units::counted(self.of as u64, "row");
+        let rows = match self.rows < self.of {
+            true => format!("{} of {of}, drawn at random", counted(self.rows)),
+            false => of,
         };
         let metric = self.metric.map(|metric| {
             let verb = if metric.metric().more_is_better() { "falls" } else { "rises" };
@@ -294,6 +293,16 @@ mod tests {
         assert!(order.iter().zip(0..).filter(|(from, row)| *from == row).count() < 10);
         order.sort_unstable();
         assert!(order.into_iter().eq(0..1000));
+    }
+
+    #[test]
+    fn the_rows_are_counted() {
+        let words = |rows, of| {
+            let all = Importance { rows, of, noun: "column", metric: None, columns: Vec::new() };
+            all.table().split(" among ").nth(1).and_then(|text| text.split(':').next()).map(str::to_owned)
+        };
+        assert_eq!(words(1, 1).as_deref(), Some("1 row"));
+        assert_eq!(words(627, 1500).as_deref(), Some("627 of 1,500 rows, drawn at random"));
     }
 
     /// Passes over an image's pixels are many; a million rows of ten columns are all taken.

@@ -11,7 +11,6 @@ use std::{
         Arc, Mutex, MutexGuard, PoisonError, Weak,
         atomic::{AtomicBool, Ordering},
     },
-    thread,
     time::Duration,
 };
 
@@ -23,6 +22,7 @@ use super::{
     resource::{Kind, Left, Resource},
 };
 use crate::{
+    collective::give_way,
     launch::{Modules, wait::within},
     memory::ResidentRows,
 };
@@ -205,7 +205,7 @@ impl Primary {
         let status = unsafe { (driver.cuMemsetD8Async)(at, 0xff, bytes, stream) };
         // SAFETY: the default stream is always there.
         while status == 0 && unsafe { (driver.cuStreamQuery)(stream) } == NOT_READY {
-            thread::yield_now();
+            give_way();
         }
         status
     }

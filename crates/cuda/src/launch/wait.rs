@@ -12,7 +12,7 @@ use std::{
 };
 
 use super::{hang_timeout::MOST_S, stream::Stream};
-use crate::{device::DeviceError, ffi::Context};
+use crate::{collective::give_way, device::DeviceError, ffi::Context};
 
 /// How long the host polls without sleeping if it only keeps the queue short, since others may need the core.
 pub const PACING: Duration = Duration::from_micros(200);
@@ -56,9 +56,9 @@ impl Wait<'_> {
             let waited = begun.elapsed();
             if waited < self.eager {
                 let next = waited + waited / PAUSE;
-                thread::yield_now();
+                give_way();
                 while begun.elapsed() < next {
-                    thread::yield_now();
+                    give_way();
                 }
             } else {
                 still(waited)?;
@@ -88,7 +88,7 @@ impl Context {
 
 /// One turn of a polling loop.
 pub fn turn(waited: Duration) {
-    if waited < EAGER { thread::yield_now() } else { thread::sleep(ASK_AGAIN) }
+    if waited < EAGER { give_way() } else { thread::sleep(ASK_AGAIN) }
 }
 
 /// Locks what another trial may hold over work of the GPU. The host does not hang meanwhile; if that one's GPU hangs, it ends

@@ -290,38 +290,35 @@ impl Comparison {
     /// Lists settings that lack seeds, folds or combinations that others have.
     pub(super) fn uneven(&self, ranking: &Ranking) -> String {
         let mut text = String::new();
-        let mut say = |what: &str, settings: &mut dyn Iterator<Item = &Candidate>| {
-            let places: Vec<usize> = settings.map(|setting| setting.places[0]).collect();
+        let mut say = |what: &str, settings: &[&Candidate]| {
+            let places: Vec<usize> = settings.iter().map(|setting| setting.places[0]).collect();
             if !places.is_empty() {
                 let _ = writeln!(text, "  {what}: {}", self.numbers(&places)); // cannot fail
             }
         };
-        let all = || ranking.settings.iter();
-        let lacks_folds = |own: &&Candidate| ranking.lacks_folds(own, &self.runs);
+        let all = |is: &dyn Fn(&Candidate) -> bool| -> Vec<&Candidate> {
+            ranking.settings.iter().filter(|own| is(own)).collect()
+        };
         let is_last = |own: &&Candidate| ranking.comes_last(own);
-        say("without some of their folds", &mut all().filter(|own| lacks_folds(own) && !is_last(own)));
-        let last = &mut all().filter(|own| lacks_folds(own) && is_last(own));
-        say("without some of their folds, ranked last", last);
+        let (last, others): (Vec<_>, Vec<_>) = ranking.lacking_folds(&self.runs).partition(is_last);
+        say("without some of their folds", &others);
+        say("without some of their folds, ranked last", &last);
         let each = ranking.each;
-        let most = all().map(|setting| setting.samples.len()).max().unwrap_or(0);
-        let lacks = |setting: &&Candidate| ranking.metric.is_learned && setting.samples.len() < most;
-        say(
-            &format!("fewer {each}s, compared by those that both have"),
-            &mut all().filter(|own| lacks(own) && !is_last(own)),
-        );
-        say(&format!("fewer {each}s, ranked last"), &mut all().filter(|own| lacks(own) && is_last(own)));
+        let (last, others): (Vec<_>, Vec<_>) = ranking.lacking_seeds().partition(is_last);
+        say(&format!("fewer {each}s, compared by those that both have"), &others);
+        say(&format!("fewer {each}s, ranked last"), &last);
         let each =
             if ranking.metric.is_learned { format!("{}s", ranking.each) } else { "repeats".to_owned() };
         let incomplete =
             format!("incomplete, {each} that lack a combination of the folded axes do not count");
-        say(&incomplete, &mut all().filter(|setting| setting.incomplete > 0));
+        say(&incomplete, &all(&|setting| setting.incomplete > 0));
         let fewer = "fewer combinations of the folded axes than others, which may decide the difference";
-        say(fewer, &mut all().filter(|setting| setting.combinations[0] < setting.combinations[1]));
+        say(fewer, &all(&|setting| setting.combinations[0] < setting.combinations[1]));
         let devices = |setting: &Candidate| {
             distinct(setting.places.iter().filter_map(|&place| self.runs[place].figure("devices_used"))).len()
         };
         let pooled = "ran on different devices, whose times are taken together";
-        say(pooled, &mut all().filter(|setting| setting.combinations[1] <= 1 && devices(setting) > 1));
+        say(pooled, &all(&|setting| setting.combinations[1] <= 1 && devices(setting) > 1));
         text
     }
 

@@ -168,24 +168,33 @@ impl Ranking {
         comparison.numbered(places) + &named(&self.keys, values)
     }
 
+    /// Settings that lack seeds that others have.
+    pub(super) fn lacking_seeds(&self) -> impl Iterator<Item = &Candidate> {
+        let most = self.settings.iter().map(|own| own.samples.len()).max().unwrap_or(0);
+        self.settings.iter().filter(move |own| self.metric.is_learned && own.samples.len() < most)
+    }
+
     /// Whether a setting is ranked behind all that can be compared with the best.
     pub(super) fn comes_last(&self, setting: &Candidate) -> bool {
         let best = self.settings.first();
         self.metric.is_learned && best.is_some_and(|best| setting.ranked().comes_last(&best.ranked()))
     }
 
-    /// Whether a setting validates on several folds of its data, or others do, but not on all of them, or not with each seed.
-    pub(super) fn lacks_folds(&self, setting: &Candidate, runs: &[Run]) -> bool {
-        let all = setting.places.iter().find_map(|&place| runs[place].axis("data.folds")?.parse().ok());
+    /// Where a setting validates on several folds of its data: those that do not so on all of them, or not with each seed.
+    pub(super) fn lacking_folds<'a>(&'a self, runs: &'a [Run]) -> impl Iterator<Item = &'a Candidate> {
         let taken = |setting: &Candidate| -> Vec<usize> {
             match self.each {
                 "fold" => vec![setting.samples.len()],
                 _ => setting.samples.iter().filter_map(|(of, _)| Some(of.as_ref()?.1.len())).collect(),
             }
         };
-        let are_several = |setting: &Candidate| taken(setting).iter().any(|taken| *taken > 1);
-        let lacks = |all: usize| taken(setting).iter().any(|taken| *taken < all);
-        all.is_some_and(lacks) && self.settings.iter().any(are_several)
+        let are_several = self.settings.iter().flat_map(taken).any(|taken| taken > 1);
+        let all = |own: &Candidate| {
+            own.places.iter().find_map(|&place| runs[place].axis("data.folds")?.parse::<usize>().ok())
+        };
+        let lacks =
+            move |own: &&Candidate| all(own).is_some_and(|all| taken(own).iter().any(|taken| *taken < all));
+        self.settings.iter().filter(move |own| are_several && lacks(own))
     }
 
     /// Settings that are better than the best on the seeds that both have, or by their means if they share none: they lost seeds,

@@ -27,7 +27,7 @@ use std::{
 pub use exchange::Traffic;
 pub use ranks::RankSum;
 
-use super::{Abort, CollectiveError};
+use super::{Abort, CollectiveError, give_way};
 use crate::host::{self, Launched, lock};
 
 /// How long a rank may be silent, if the spec does not say.
@@ -285,9 +285,9 @@ impl ProcessGroup {
                     thread::sleep(Duration::from_micros(50));
                 }
                 Some(_) if turns < SPINS => std::hint::spin_loop(),
-                Some(_) if turns < YIELDS => thread::yield_now(),
+                Some(_) if turns < YIELDS => give_way(),
                 Some(_) => thread::sleep(Duration::from_micros(50)),
-                None if turns < yields => thread::yield_now(),
+                None if turns < yields => give_way(),
                 None => thread::sleep(Duration::from_micros(200)),
             }
             if let Some(&SumWait { limit, .. }) = sum.as_ref().filter(|_| turns.is_multiple_of(256))

@@ -18,7 +18,10 @@ use std::{
 use libloading::os::unix::{Library, RTLD_GLOBAL, RTLD_NOW};
 
 use super::{Tag, Transfer, Transport};
-use crate::host::{self, Launched, Launcher};
+use crate::{
+    collective::give_way,
+    host::{self, Launched, Launcher},
+};
 
 /// The path of the library, if it is not where the loader searches.
 const VARIABLE: &str = "RUNNER_MPI";
@@ -231,7 +234,7 @@ impl Calls {
                 self.count.fetch_add(1, Ordering::Relaxed);
                 return one;
             }
-            if turn < YIELDS { thread::yield_now() } else { thread::sleep(SLEEP) }
+            if turn < YIELDS { give_way() } else { thread::sleep(SLEEP) }
         }
         None
     }
