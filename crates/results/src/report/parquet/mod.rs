@@ -181,6 +181,6 @@ mod tests {
         fs::File::create(run("metrics.csv")).unwrap().set_len(1 << 30).unwrap();
         let written = write_metrics(folder.path().to_str().unwrap(), &run("metrics.parquet"));
         let error = written.unwrap_err().to_string();
-        assert!(error.ends_with("is malformed at line 1: it is longer than 16.0 MiB"), "{error}");
+        assert!(error.ends_with("is malformed at line 1: it is longer than 16 MiB"), "{error}");
     }
 }
