@@ -42,8 +42,9 @@ impl Table {
         self.rows.values_mut().for_each(|figures| figures.resize(before + 1, None));
     }
 
-    /// The columns, and how many of the first ones identify the rows.
-    fn columns(&self, keys: &[&str], (thing, first): (&str, usize)) -> (Vec<Column>, usize) {
+    /// The columns, and how many of the first ones identify the rows. With more empty cells than figures each figure has a row, with
+    /// the run's name.
+    fn columns(&self, keys: &[&str], what: &str, name: &dyn Fn(usize) -> String) -> (Vec<Column>, usize) {
         let mut columns: Vec<Column> = Vec::new();
         for (place, title) in keys.iter().enumerate() {
             let cells = self.rows.keys().map(|key| key[place].clone());
@@ -52,10 +53,23 @@ impl Table {
         // Omit columns that are empty for all runs.
         columns.retain(|column| column.cells.iter().any(|cell| !cell.is_empty()));
         let keys = columns.len();
+        let (count, figures) = (self.rows.len() * self.runs.len(), self.rows.values().flatten());
+        if 2 * figures.flatten().count() < count {
+            let known = self.rows.values().enumerate().flat_map(|(row, figures)| {
+                let runs = self.runs.iter().zip(figures);
+                runs.filter_map(move |(run, figure)| Some((row, *run, (*figure)?)))
+            });
+            let known: Vec<(usize, usize, f64)> = known.collect();
+            let rows: Vec<usize> = known.iter().map(|(row, ..)| *row).collect();
+            columns.iter_mut().for_each(|column| column.pick(&rows));
+            columns.push(Column::of_words("run", known.iter().map(|(_, run, _)| name(*run))));
+            columns.push(Column::of_numbers(what, known.iter().map(|(.., figure)| units::number(*figure))));
+            return (columns, keys + 1);
+        }
         for (place, run) in self.runs.iter().enumerate() {
             let word = |figure: Option<f64>| figure.map(units::number).unwrap_or_default();
             let cells = self.rows.values().map(|figures| word(figures[place]));
-            columns.push(Column::of_numbers(&format!("{thing} {}", run - 1 + first), cells));
+            columns.push(Column::of_numbers(&name(*run), cells));
         }
         (columns, keys)
     }
@@ -67,19 +81,18 @@ impl Findings {
         let mut findings = Self::default();
         for (place, run) in runs.iter_mut().enumerate() {
             let Some(folder) = run.folder.clone() else { continue };
-            let number = place + 1;
             let (table, found) = match run.kind() {
                 "matmul" => (&mut findings.products, products(&folder.join("matmul.csv"))),
                 "transfer" => (&mut findings.copies, copies(&folder.join("transfer.csv"))),
                 "tensors" => {
-                    findings.tours.push(number);
+                    findings.tours.push(place);
                     continue;
                 }
                 _ => continue,
             };
             match found {
                 Ok(found) if found.is_empty() => {}
-                Ok(found) => table.take(number, found),
+                Ok(found) => table.take(place, found),
                 Err(e) => run.report_damage(e, fault),
             }
         }
@@ -92,30 +105,31 @@ impl Findings {
     }
 
     /// A table for each kind of measurement: its title, its columns, and how many columns identify the rows.
-    /// A run is called `thing`, and the first one has the number `first`.
-    pub(super) fn tables(&self, thing: &str, first: usize) -> Vec<(&'static str, Vec<Column>, usize)> {
+    /// A run is called as `name` does.
+    pub(super) fn tables(&self, name: &dyn Fn(usize) -> String) -> Vec<(&'static str, Vec<Column>, usize)> {
         let of_copies: &[&str] = &["from", "to", "memory of the host", "size"];
         let kinds = [
-            ("products, GFLOP/s", &self.products, &["device", "order", "product"][..]),
-            ("copies, GB/s", &self.copies, of_copies),
+            ("products, GFLOP/s", "GFLOP/s", &self.products, &["device", "order", "product"][..]),
+            ("copies, GB/s", "GB/s", &self.copies, of_copies),
         ];
-        let measured = kinds.into_iter().filter(|(_, table, _)| !table.rows.is_empty());
+        let measured = kinds.into_iter().filter(|(_, _, table, _)| !table.rows.is_empty());
         measured
-            .map(|(title, table, keys)| {
-                let (columns, keys) = table.columns(keys, (thing, first));
+            .map(|(title, what, table, keys)| {
+                let (columns, keys) = table.columns(keys, what, name);
                 (title, columns, keys)
             })
             .collect()
     }
 
     /// The same as text, for a terminal of `width` columns.
-    pub(super) fn text(&self, thing: &str, first: usize, width: u16) -> String {
+    pub(super) fn text(&self, (thing, first): (&str, usize), width: u16) -> String {
         let mut text = String::new();
-        for (title, columns, keys) in self.tables(thing, first) {
+        for (title, columns, keys) in self.tables(&|place| format!("{thing} {}", place + first)) {
             text += &format!("\n{title}\n\n{}", grid::table(&columns, keys, width));
         }
         if !self.tours.is_empty() {
-            let runs = units::numbered("run", &self.tours);
+            let tours: Vec<usize> = self.tours.iter().map(|place| place + first).collect();
+            let runs = units::numbered(thing, &tours);
             text += &format!(
                 "\ntensors\n  {runs}: tensor experiments measure nothing, so their times are not compared; their steps are in tensors.csv\n"
             );
