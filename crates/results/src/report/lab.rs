@@ -20,6 +20,9 @@ pub(super) struct Findings {
     tours: Vec<usize>,
 }
 
+/// Maximum runs with a column each where most cells are empty.
+const MOST_COLUMNS: usize = 4;
+
 /// One figure for each measurement and run.
 #[derive(Clone, Debug, Default)]
 struct Table {
@@ -42,8 +45,8 @@ impl Table {
         self.rows.values_mut().for_each(|figures| figures.resize(before + 1, None));
     }
 
-    /// The columns, and how many of the first ones identify the rows. With more empty cells than figures each figure has a row, with
-    /// the run's name.
+    /// The columns, and how many of the first ones identify the rows. If many runs would leave most cells empty, each figure has a
+    /// row instead, with the run's name.
     fn columns(&self, keys: &[&str], what: &str, name: &dyn Fn(usize) -> String) -> (Vec<Column>, usize) {
         let mut columns: Vec<Column> = Vec::new();
         for (place, title) in keys.iter().enumerate() {
@@ -54,7 +57,7 @@ impl Table {
         columns.retain(|column| column.cells.iter().any(|cell| !cell.is_empty()));
         let keys = columns.len();
         let (count, figures) = (self.rows.len() * self.runs.len(), self.rows.values().flatten());
-        if 2 * figures.flatten().count() < count {
+        if self.runs.len() > MOST_COLUMNS && 2 * figures.flatten().count() < count {
             let known = self.rows.values().enumerate().flat_map(|(row, figures)| {
                 let runs = self.runs.iter().zip(figures);
                 runs.filter_map(move |(run, figure)| Some((row, *run, (*figure)?)))
@@ -195,4 +198,26 @@ fn figure(cell: &str, number: &Number) -> Result<Option<f64>, String> {
 fn has_column(path: &Path, name: &str) -> bool {
     let columns = open_regular(path).ok().and_then(|(mut file, _)| csv_lines::Position::head(&mut file).ok());
     columns.is_some_and(|(columns, _)| columns.iter().any(|column| column == name))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Each run measured another product: a column per run would be wider than a page, and almost empty.
+    #[test]
+    fn figures_of_many_runs_have_a_row_each() {
+        let titles = |runs: usize| {
+            let mut table = Table::default();
+            (0..runs).for_each(|run| table.take(run, vec![(vec![format!("product {run}")], Some(2.0))]));
+            let (columns, keys) = table.columns(&["product"], "GFLOP/s", &|run| format!("run {run}"));
+            let cells = columns.iter().map(|column| column.cells[1].clone()).collect::<Vec<_>>();
+            (columns.iter().map(|column| column.title.clone()).collect::<Vec<_>>(), cells.join("|"), keys)
+        };
+        let (wide, cells, keys) = titles(4);
+        assert_eq!((wide.len(), cells.as_str(), keys), (5, "product 1||2.000||", 1));
+        let (long, cells, keys) = titles(5);
+        assert_eq!((long.join("|"), keys), ("product|run|GFLOP/s".to_owned(), 2));
+        assert_eq!(cells, "product 1|run 1|2.000");
+    }
 }

@@ -30,7 +30,9 @@ pub(super) fn warnings(
     let taken = |run: &Run| load(run, "others_cores") + load(run, "stolen_cores");
     let is_short = |run: &Run| run.environment_number("load.others_cores").is_none();
     let waited = |run: &Run| if is_short(run) { load(run, "core_wait_share") } else { 0.0 };
-    let unknown = which(&|run| is_short(run) && run.environment_number("load.core_wait_share").is_none());
+    let unknown = which(&|run| {
+        run.environment.is_some() && is_short(run) && run.environment_number("load.core_wait_share").is_none()
+    });
     let unknown = unknown.map(|runs| format!("; not known of {runs}")).unwrap_or_default();
     lines.extend(
         during(&|run| taken(run) > BUSY * cores(run))

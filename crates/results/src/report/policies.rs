@@ -12,6 +12,7 @@ use super::{
     comparison::POLICY,
     configurations::Configuration,
     grid::{self, Column, Columns},
+    key::short,
     noise::others_share,
     repeats::{axes, interval, interval_title, word},
     run::Run,
@@ -92,7 +93,10 @@ pub(super) fn costs(runs: &[Run], configurations: &[Configuration]) -> Option<Co
     let each = if kind == "matmul" { "product" } else { "step" };
     let title = interval_title(rows.iter().map(|(_, cost)| cost.factors.len()));
     let mut columns = Columns::new(&rows);
-    columns.extend(axes(&swept));
+    let mut keys = axes(&swept);
+    let titles: Vec<String> = keys.iter().map(|column| column.title.clone()).collect();
+    keys.iter_mut().zip(short(&titles)).for_each(|(column, title)| column.title = title.to_owned());
+    columns.extend(keys.iter().cloned());
     columns.numbers(time, |(c, _)| word(c.estimate(runs, "train_s"), units::seconds));
     columns.numbers(&format!("vs {base}"), |(_, cost)| word(cost.factor(), times));
     columns.numbers(&title, |(_, cost)| interval(cost.factor(), times));
@@ -104,10 +108,10 @@ pub(super) fn costs(runs: &[Run], configurations: &[Configuration]) -> Option<Co
         Some((Ordering::Greater, _)) => "slower".to_owned(),
         // No step is faster because it logs.
         Some((Ordering::Less, _)) if !to_nothing => "faster".to_owned(),
-        Some(_) => "within noise".to_owned(),
+        Some(_) => "noise".to_owned(),
         None => String::new(),
     });
-    let (columns, keys) = (columns.known(), axes(&swept).len());
+    let (columns, keys) = (columns.known(), keys.len());
     Some(Costs { title: format!("what a logging policy costs, compared with `{base}`"), columns, note, keys })
 }
 

@@ -103,11 +103,10 @@ pub fn verdicts(ratios: &[Vec<f64>]) -> Vec<(Ordering, f64)> {
     corrected.map(|(found, p)| (if p < LEVEL { found } else { Ordering::Equal }, p)).collect()
 }
 
-/// The number of ratios that each of so many lists needs, so that a list whose ratios all agree gets a verdict even if it is the
-/// only one.
+/// The least number of ratios with which one of `lists` can get a verdict, whatever the others hold.
 pub(super) fn fewest_for_verdict(lists: usize) -> usize {
     (1..)
-        .find(|&count| 2.0 * 0.5_f64.powi(count) * lists as f64 <= LEVEL * 0.999)
+        .find(|&count| 2.0 * 0.5_f64.powi(count) * (lists as f64) < LEVEL)
         .map_or(usize::MAX, |count| count as usize)
 }
 
@@ -179,6 +178,18 @@ mod tests {
         };
         assert_eq!([of(9, 0), of(0, 9), of(8, 1)], [0.003906, 0.003906, 0.039062]);
         assert_eq!([of(5, 4), of(5, 5), of(0, 0), of(15, 5)], [1.0, 1.0, 1.0, 0.041389]);
+    }
+
+    /// Of nine lists with the same change the ninth repeat gives the first verdict.
+    #[test]
+    fn verdicts_are_corrected_for_all_lists() {
+        assert_eq!([1, 2, 3, 9, 12].map(fewest_for_verdict), [6, 7, 7, 9, 9]);
+        let lists = |count: usize| [vec![vec![1.5; count]], vec![vec![1.0; count]; 8]].concat();
+        let first = |count: usize| verdicts(&lists(count))[0];
+        assert_eq!((first(8).0, first(9).0), (Ordering::Equal, Ordering::Greater));
+        assert!((first(9).1 - 9.0 * 2.0 / 512.0).abs() < 1e-12);
+        assert_eq!(verdicts(&[vec![0.5; 6]])[0].0, Ordering::Less);
+        assert_eq!(verdicts(&[vec![1.015; 30]]), [(Ordering::Equal, 1.0)], "too small to matter");
     }
 
     /// Over many experiments with a known median, the interval covers it with the stated probability, for few
