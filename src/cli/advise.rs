@@ -1,7 +1,10 @@
 //! `runner check --advise`: trains for a few milliseconds with changed settings, alternating with the
 //! unchanged spec, and recommends settings that were faster beyond noise.
 
-use std::time::{Duration, Instant};
+use std::{
+    cmp::Ordering,
+    time::{Duration, Instant},
+};
 
 use super::{args::RunOptions, machine::machine_for, terminal::fit};
 use crate::{
@@ -9,7 +12,7 @@ use crate::{
     host::load::{self, Load, TOO_BUSY},
     plan::{Engine, Machine, PlanError, Trial},
     record::{others_used, text_table, too_busy},
-    report::{Estimate, holm, sign_test},
+    report::{Estimate, verdicts},
     run::{Datasets, Exit, Planned, Prepared, prepare, print, refuse},
     spec::{EngineChoice, Experiment, Placement, Policy, Rule, Spec},
     train::StopFlag,
@@ -30,12 +33,6 @@ const IN_ALL: Duration = Duration::from_secs(10);
 
 /// Settings whose step takes longer than this, in seconds, are not tried.
 const LONGEST_STEP_S: f64 = 0.5;
-
-/// A gain below this is not worth a change of the spec.
-const LEAST_GAIN: f64 = 1.02;
-
-/// A verdict needs a p below this.
-const LEVEL: f64 = 0.05;
 
 /// A changed spec.
 struct Candidate {
@@ -240,31 +237,6 @@ fn beside(load: &Load) -> Option<String> {
     Some(format!("  {others} meanwhile: on a quiet machine other settings may be faster\n"))
 }
 
-/// Whether a setting's rows per second differ from those of the first setting by at least [`LEAST_GAIN`].
-#[derive(Clone, Copy, PartialEq)]
-enum Verdict {
-    Faster,
-    Slower,
-    WithinNoise,
-}
-
-/// The verdict on each list of ratios and its p, corrected for all of them by Holm.
-fn verdicts(ratios: &[Vec<f64>]) -> Vec<(Verdict, f64)> {
-    let sides: Vec<[f64; 2]> = ratios
-        .iter()
-        .map(|ratios| [LEAST_GAIN, 1.0 / LEAST_GAIN].map(|limit| sign_test(ratios, limit)))
-        .collect();
-    let median = |ratios: &[f64]| Estimate::from_values(ratios).map_or(1.0, |ratio| ratio.median);
-    let sides = ratios.iter().zip(sides).map(|(ratios, [faster, slower])| match median(ratios) {
-        median if median > LEAST_GAIN => (Verdict::Faster, faster),
-        median if median < 1.0 / LEAST_GAIN => (Verdict::Slower, slower),
-        _ => (Verdict::WithinNoise, 1.0),
-    });
-    let (found, p): (Vec<Verdict>, Vec<f64>) = sides.unzip();
-    let corrected = found.into_iter().zip(holm(&p, p.len()));
-    corrected.map(|(found, p)| (if p < LEVEL { found } else { Verdict::WithinNoise }, p)).collect()
-}
-
 /// Both figures of each setting, what is faster, and what was not tried. A ratio is the median over the turns, and the rate
 /// is that of the first setting times the ratio: medians of rates, taken alone, may rank settings otherwise.
 fn table(tried: &[(Candidate, Vec<f64>)], untried: &[String], load: Option<&Load>) -> String {
@@ -285,11 +257,11 @@ fn table(tried: &[(Candidate, Vec<f64>)], untried: &[String], load: Option<&Load
         cells.extend([times(ratio.median), interval]);
         cells.extend(match verdict {
             _ if !is_quiet => [String::new(), String::new()],
-            Verdict::Faster => [p_in_words(p), "faster".to_owned()],
-            Verdict::Slower => [p_in_words(p), "slower".to_owned()],
-            Verdict::WithinNoise => [p_in_words(p), "within noise".to_owned()],
+            Ordering::Greater => [p_in_words(p), "faster".to_owned()],
+            Ordering::Less => [p_in_words(p), "slower".to_owned()],
+            Ordering::Equal => [p_in_words(p), "within noise".to_owned()],
         });
-        faster.extend((is_quiet && verdict == Verdict::Faster).then_some((ratio.median, setting)));
+        faster.extend((is_quiet && verdict == Ordering::Greater).then_some((ratio.median, setting)));
         rows.push(cells);
     }
     faster.sort_by(|a, b| b.0.total_cmp(&a.0));

@@ -42,7 +42,7 @@ pub use launched::{Launched, Launcher};
 pub use lock_holder::lock_holder;
 pub use page_faults::{page_fault_s, page_faults};
 pub use regular::{check_regular, is_replaceable, open_regular, read_regular, read_text};
-pub use run_queue::run_delay;
+pub use run_queue::CoreWaits;
 pub use signal_hook::consts::SIGUSR1;
 pub use signals::{SecondSignal, ViewerSignals, end_with_parent, signal_in_words, stop_on_signals};
 pub use stream::Stream;

@@ -286,6 +286,8 @@ pub struct Outcome {
     pub account: Option<TimeAccount>,
     /// How much of the machine other processes used meanwhile, if known.
     pub load: Option<Load>,
+    /// The part of the run's time, 0 to 1, in which its main thread was ready to run and had no core; known of short runs too.
+    pub core_wait_share: Option<f64>,
     /// Why no weights are kept; `None` if they are.
     pub no_model: Option<NoModel>,
 }

@@ -42,12 +42,8 @@ fn the_cost_of_watching_is_that_of_repeats_in_turns() {
     assert_eq!(lines[0], "matmul_log: 12 trials, 12 finished");
     assert_eq!(lines[2].split("  ").next(), Some("logging.policy"), "{out}");
     assert_eq!([words(lines[3]), words(lines[4])], ["immediate 6", "buffered 6"], "{out}");
-    assert_eq!(lines[6], "what a logging policy costs, compared with `immediate`");
-    assert!(lines[8].contains("96.9 % interval"), "{out}");
-    assert_eq!(
-        [words(lines[9]), words(lines[10])].map(|line| line.split(' ').next().unwrap().to_owned()),
-        ["immediate", "buffered"]
-    );
+    assert!(lines[2].contains("96.9 % interval"), "{out}");
+    assert!(!out.contains("what a logging policy costs"), "virtual devices have no cost to tell: {out}");
     assert!(!out.contains("products, GFLOP/s"), "single repeats are left to `compare`: {out}");
 }
 

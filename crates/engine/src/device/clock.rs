@@ -148,11 +148,11 @@ impl Clock {
         ClockCost { readings: self.readings, each_s: each.as_secs_f64() }
     }
 
-    /// Adds time to a phase without adding a sample: the host's wait for queued work.
+    /// Adds time to a phase's last sample: the host's wait for queued work.
     pub fn extend(&mut self, phase: Phase, time: Duration) {
         let samples = &mut self.samples[Timer::Host as usize][phase as usize];
-        if samples.count > 0 {
-            samples.total += time;
+        if samples.last.1 > 0 {
+            samples.last.0 += time;
         }
     }
 
@@ -176,6 +176,7 @@ impl Clock {
     /// The clock's times, to be sent to another process.
     pub fn into_record(self) -> ClockRecord {
         let Self { samples, trace, readings, .. } = self;
+        let samples = samples.map(|of_timer| of_timer.map(Samples::closed));
         ClockRecord { samples, trace, readings }
     }
 
@@ -187,12 +188,14 @@ impl Clock {
 
     /// Sum over a phase's samples.
     pub fn total(&self, by: Timer, phase: Phase) -> Duration {
-        self.samples[by as usize][phase as usize].total
+        let samples = &self.samples[by as usize][phase as usize];
+        samples.total + samples.last.0
     }
 
     /// A summary of each phase that occurred.
     pub fn summaries(&self, by: Timer) -> impl Iterator<Item = (Phase, PhaseSummary)> + '_ {
         let phases = Phase::ALL.into_iter().zip(&self.samples[by as usize]);
+        let phases = phases.map(|(phase, samples)| (phase, samples.clone().closed()));
         phases.filter(|(_, s)| s.count > 0).map(|(p, s)| (p, s.summary()))
     }
 }
@@ -221,6 +224,9 @@ struct Samples {
     mean_s: f64,
     min: Duration,
     max: Duration,
+    /// The last sample, which may still be extended, and how many it stands for: the other figures are without it.
+    #[serde(skip)]
+    last: (Duration, u64),
     /// Created no later than the first sample.
     #[serde(serialize_with = "write_histogram", deserialize_with = "read_histogram")]
     histogram: Option<Histogram<u32>>,
@@ -252,6 +258,21 @@ impl Samples {
     }
 
     fn add(&mut self, time: Duration, count: u64) {
+        self.close();
+        self.last = (time, count);
+    }
+
+    /// With the last sample in all figures.
+    fn closed(mut self) -> Self {
+        self.close();
+        self
+    }
+
+    fn close(&mut self) {
+        let (time, count) = std::mem::take(&mut self.last);
+        if count == 0 {
+            return;
+        }
         let each = if count == 1 { time } else { Duration::from_secs_f64(time.as_secs_f64() / count as f64) };
         self.min = if self.count == 0 { each } else { self.min.min(each) };
         self.count += count;
@@ -274,6 +295,8 @@ impl Samples {
 
     /// Combines mean and squares of two sets of samples (Chan, Golub and LeVeque).
     fn absorb(&mut self, other: &Self) {
+        self.close();
+        let other = &other.clone().closed();
         if self.count == 0 || other.count == 0 {
             return if self.count == 0 {
                 self.clone_from(other)
@@ -314,65 +337,5 @@ impl Samples {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn figures_agree_with_the_plain_formulas() {
-        let mut clock = Clock::new(Grain::Phases);
-        let samples: Vec<u64> = (1..=1000).collect();
-        for us in &samples {
-            clock.record(Phase::Forward, Duration::from_micros(*us));
-        }
-        let (phase, s) = clock.summaries(Timer::Host).next().expect("one phase");
-        assert_eq!((phase, s.count), (Phase::Forward, 1000));
-        assert!((s.total.as_secs_f64() - 0.5005).abs() < 1e-12);
-        // Standard deviation of 1..=n: sqrt(n (n + 1) / 12).
-        let std = (1000.0 * 1001.0 / 12.0f64).sqrt() * 1e-6;
-        assert!((s.std_s.expect("two samples") / std - 1.0).abs() < 1e-9);
-        for (got, want) in s.percentiles_s.iter().zip([500e-6, 950e-6, 990e-6]) {
-            assert!((got / want - 1.0).abs() < 0.01, "{got} {want}");
-        }
-        assert_eq!((s.min_s, s.max_s), (1e-6, 1e-3));
-    }
-
-    #[test]
-    fn two_clocks_add_up() {
-        let (mut one, mut other, mut both) =
-            (Clock::new(Grain::Phases), Clock::new(Grain::Phases), Clock::new(Grain::Phases));
-        for us in 1..=100u64 {
-            let clock = if us % 3 == 0 { &mut one } else { &mut other };
-            clock.record(Phase::Data, Duration::from_micros(us * us));
-            both.record(Phase::Data, Duration::from_micros(us * us));
-        }
-        one.absorb(&other);
-        let (_, got) = one.summaries(Timer::Host).next().expect("one phase");
-        let (_, want) = both.summaries(Timer::Host).next().expect("one phase");
-        let std = |s: &PhaseSummary| s.std_s.unwrap_or_default();
-        assert!((std(&got) / std(&want) - 1.0).abs() < 1e-12);
-        assert_eq!(PhaseSummary { std_s: None, ..got }, PhaseSummary { std_s: None, ..want });
-    }
-
-    #[test]
-    fn what_was_written_down_has_its_cost() {
-        let mut clock = Clock::new(Grain::Phases);
-        assert_eq!(clock.cost().readings, 0);
-        clock.record_many(Phase::Step, Duration::from_micros(300), 100);
-        clock.record(Phase::Log, Duration::from_micros(3));
-        clock.record_many(Phase::Step, Duration::ZERO, 0);
-        let cost = clock.cost();
-        assert_eq!(cost.readings, 2);
-        assert!(cost.each_s > 0.0 && cost.each_s < 1e-3, "{cost:?}");
-        assert!((cost.total_s() / cost.each_s - 2.0).abs() < 1e-9);
-    }
-
-    #[test]
-    fn many_at_once_count_as_many() {
-        let mut clock = Clock::new(Grain::Blocks);
-        clock.record_many(Phase::Step, Duration::from_micros(300), 100);
-        clock.record_many(Phase::Step, Duration::from_micros(100), 100);
-        let (_, s) = clock.summaries(Timer::Host).next().expect("one phase");
-        assert_eq!((s.count, s.samples, s.min_s, s.max_s), (200, 2, 1e-6, 3e-6));
-        assert!((s.total.as_secs_f64() - 400e-6).abs() < 1e-15);
-    }
-}
+#[path = "clock_tests.rs"]
+mod tests;

@@ -39,8 +39,6 @@ pub struct ProductRow {
     pub norm_sum: Option<f64>,
     /// Of single products, each with its norm.
     pub spread: Spread,
-    /// Seconds in which the thread that drives the device waited for a core, if known.
-    pub core_wait_s: Option<f64>,
 }
 
 impl ProductRow {

@@ -3,8 +3,7 @@
 //! Time is attributed to a cause only if a measurement supports it. Compute time, up to the lower bound, is
 //! divided in the bound's proportions. The excess is attributed to the hand-over of blocks, waits for a core
 //! and page faults, up to their cost (how often they occurred times the measured cost of one); the rest is
-//! unexplained. Where the log took more than its median time suggests, waits for a core explain their share of that too: a
-//! thread may lose its core in any phase.
+//! unexplained.
 //!
 //! On a GPU, compute time comes from its own events. Work that the host does meanwhile costs the run nothing,
 //! so rows and log can only be charged with time in which the GPU was idle. Resident rows are copied before
@@ -34,10 +33,8 @@ pub struct Measured {
     pub wait_s: f64,
     /// The host copies rows to the device; a GPU may compute meanwhile.
     pub upload_s: f64,
-    /// The host reads metrics and hands them over; a GPU may compute meanwhile.
+    /// The host reads metrics and hands them over, without waits for a core; a GPU may compute meanwhile.
     pub log_s: f64,
-    /// How often it did so, times the median.
-    pub usual_log_s: f64,
     /// The state is copied for checkpoints, including the wait until the previous one is written.
     pub checkpoint_s: f64,
     /// All-reduce, if it is timed separately.
@@ -116,18 +113,10 @@ impl TimeAccount {
         }
         let known_s: f64 = shares.iter().map(|share| share.seconds).sum();
         let mut rest_s = (measured.train_s - known_s).max(0.0);
-        let mut core_s = measured.core_wait_s;
-        let unusual_s = if on_gpu { 0.0 } else { (measured.log_s - measured.usual_log_s).max(0.0) };
-        let waited = (core_s / (unusual_s + rest_s).max(f64::MIN_POSITIVE)).min(1.0);
-        if let Some(log) = shares.iter_mut().find(|share| share.cause == Bottleneck::Log).filter(|_| !on_gpu)
-        {
-            log.seconds -= waited * unusual_s;
-            rest_s += waited * unusual_s;
-        }
         // Waits for a core and page faults cannot explain time in which a GPU computed, only its idle time.
         let mut idle = shares.iter_mut().find(|share| share.cause == Bottleneck::Idle);
         let left_s = idle.as_mut().map_or(&mut rest_s, |idle| &mut idle.seconds);
-        core_s = core_s.min(*left_s);
+        let core_s = measured.core_wait_s.min(*left_s);
         let page_faults_s = measured.page_faults_s.min(*left_s - core_s);
         *left_s -= core_s + page_faults_s;
         shares.extend([

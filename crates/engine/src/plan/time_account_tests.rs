@@ -68,28 +68,6 @@ fn a_tiny_model_that_logs_at_once_is_bound_by_its_log() {
     assert_eq!(TimeAccount::new(&elsewhere, &measured), None);
 }
 
-/// 1,266 logs of 0.4 µs took 0.14 s in all, because the thread lost its core within some of them.
-#[test]
-fn waits_for_a_core_within_the_log_are_not_the_logs() {
-    let trial = planned(WIDE, &["data.batch_size=64"], 512, 4096, 1);
-    let steps = computing(&trial, 1266, 1.0);
-    let (log_s, usual_log_s) = (0.14, 1266.0 * 0.4e-6);
-    let train_s = steps.train_s + log_s + 1.0;
-    let crowded = Measured { train_s, log_s, usual_log_s, core_wait_s: 1.2, ..steps };
-    let of = |measured: &Measured| {
-        let account = TimeAccount::new(&trial, measured).unwrap();
-        let all: f64 = account.shares.iter().map(|share| share.seconds).sum();
-        assert!((all / train_s - 1.0).abs() < 1e-9, "{account:?}");
-        [Bottleneck::Log, Bottleneck::Core, Bottleneck::Unexplained]
-            .map(|cause| (1e4 * account.seconds(cause)).round() / 1e4)
-    };
-    assert_eq!(of(&crowded), [0.0005, 1.1395, 0.0]);
-    // They are divided between the log and all else, as far as the thread waited.
-    assert_eq!(of(&Measured { core_wait_s: 0.57, ..crowded }), [0.0702, 0.57, 0.4998]);
-    // On a quiet machine the log is what took long.
-    assert_eq!(of(&Measured { core_wait_s: 0.0, ..crowded }), [0.14, 0.0, 1.0]);
-}
-
 /// Time above the lower bound is never attributed to a cause that was not measured.
 #[test]
 fn time_above_the_bound_is_unexplained_or_measured() {

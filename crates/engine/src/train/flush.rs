@@ -28,14 +28,14 @@ impl TrainLoop<'_> {
             Policy::Immediate | Policy::Buffered => {}
             Policy::Off => drop(self.metric_buffer.take_epoch_rows()),
             Policy::PerEpoch => {
-                let start = Instant::now();
+                let start = self.log_begins();
                 let mut sums = vec![0.0; self.trial.programs.layout.log_width];
                 self.group.take_sums(Purpose::Log, Accumulator::Epoch, &mut sums)?;
                 let waited = self.settle(Purpose::Log)?;
                 let lr = self.lr_scheduler.lr_at(self.at.step.saturating_sub(1), self.at.epoch - 1).lr;
                 let row = self.metric_buffer.epoch_mean(self.at.epoch, self.at.step, lr, &sums);
                 self.outbox.events.extend(row);
-                self.clock.record(Phase::Log, start.elapsed().saturating_sub(waited));
+                self.log_ends(start, waited);
             }
         }
         Ok(())
@@ -123,7 +123,7 @@ impl TrainLoop<'_> {
         until: u64,
         learn: impl FnOnce(&mut Self) -> Result<Duration, Halt>,
     ) -> Result<(), Halt> {
-        let start = Instant::now();
+        let start = self.log_begins();
         let mut read = std::mem::take(&mut self.metric_buffer.read);
         if len > 0 {
             let rows = Slice { buffer: self.trial.programs.layout.log, offset, len };
@@ -134,9 +134,24 @@ impl TrainLoop<'_> {
         self.outbox.events.extend(self.metric_buffer.flush(&read, until));
         self.metric_buffer.read = read;
         if len > 0 {
-            self.clock.record(Phase::Log, start.elapsed().saturating_sub(waited));
+            self.log_ends(start, waited);
         }
         Ok(())
+    }
+
+    pub(super) fn log_begins(&mut self) -> Instant {
+        let now = Instant::now();
+        self.core_waits.begin(now);
+        now
+    }
+
+    /// Records what has been logged since `start`, while the host waited for the device for this long. What the thread waited for
+    /// a core in between is none of the log's time.
+    pub(super) fn log_ends(&mut self, start: Instant, waited: Duration) {
+        let time = start.elapsed().saturating_sub(waited);
+        let lost = self.core_waits.within(time);
+        self.inputs.lost_in_log += lost;
+        self.clock.record(Phase::Log, time - lost);
     }
 
     /// Collects the times of all steps so far and the first loss that is not finite. The wait counts as step time.
@@ -162,6 +177,7 @@ impl TrainLoop<'_> {
             return Ok(());
         }
         self.outbox.last_report = now;
+        self.core_waits.begin(now);
         self.check_files()?;
         let elapsed_s = self.clock.elapsed_s();
         let progress = Progress {
@@ -179,7 +195,7 @@ impl TrainLoop<'_> {
             // A recorder that writes a checkpoint for long makes this wait.
             self.clock.extend(Phase::Checkpoint, now.elapsed());
         } else {
-            self.clock.record(Phase::Log, now.elapsed());
+            self.log_ends(now, Duration::ZERO);
         }
         Ok(())
     }

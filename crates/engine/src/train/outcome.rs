@@ -6,7 +6,7 @@ use super::{device_group::Rank, state::Inputs, train_loop::TrainLoop};
 use crate::{
     device::{Clock, ClockCost, Device, Grain, Kind, Lane, Line, PhaseSummary, Purpose, Timer},
     event::{Event, Level, Outcome, PhaseTime, Status, TraceLane, Transfer},
-    host::{page_fault_s, page_faults, run_delay},
+    host::{page_fault_s, page_faults},
     plan::{Bottleneck, Measured, TimeAccount, Trial, padding},
     program::Phase,
     units,
@@ -69,34 +69,30 @@ impl TrainLoop<'_> {
             traces: traces(&self.clock, &ranks),
             account,
             load: None,
+            core_wait_share: None,
             no_model: None,
         }
     }
 }
 
 impl TrainLoop<'_> {
-    /// Times that the loop itself knows. Waits for a core and page faults are counted over the whole loop;
+    /// Times that the loop itself knows. Waits for a core outside of the log and page faults are counted over the whole loop;
     /// training gets its share of them in proportion to its time.
-    fn measured(&self, here: Duration, train_time: Duration) -> Measured {
+    fn measured(&mut self, here: Duration, train_time: Duration) -> Measured {
         let [here_s, train_s] = [here, train_time].map(|time| time.as_secs_f64());
         let part = train_s / here_s.max(f64::MIN_POSITIVE);
         let last_steps = self.last_steps();
+        let core_wait_s = self.core_waits.total().unwrap_or_default().as_secs_f64();
+        let lost_in_log_s = self.inputs.lost_in_log.as_secs_f64();
         Measured {
             full_steps: self.at.step - self.earlier.step - last_steps,
             last_steps,
             train_s,
-            usual_log_s: self.usual_log_s(),
             checkpoint_s: self.clock.total(Timer::Host, Phase::Checkpoint).as_secs_f64(),
-            core_wait_s: part * self.core_wait().as_secs_f64(),
+            core_wait_s: lost_in_log_s + part * (core_wait_s - lost_in_log_s).max(0.0),
             page_faults_s: part * self.page_faults_s(),
             ..Measured::default()
         }
-    }
-
-    /// The number of logs times their median.
-    fn usual_log_s(&self) -> f64 {
-        let log = self.clock.summaries(Timer::Host).find(|(phase, _)| *phase == Phase::Log);
-        log.map_or(0.0, |(_, log)| log.count as f64 * log.percentiles_s[0])
     }
 
     /// How often the devices' parameters were compared; `None` if never.
@@ -105,12 +101,6 @@ impl TrainLoop<'_> {
         let time = units::seconds(time.as_secs_f64());
         let times = if count == 1 { "once".to_owned() } else { format!("{count} times") };
         Some(format!("replicas compared {times} in {time}, equal"))
-    }
-
-    /// How long this thread, the one that the clock times, was ready to run but had no core.
-    fn core_wait(&self) -> Duration {
-        let delays = run_delay().zip(self.inputs.run_delay);
-        delays.map(|(after, before)| after.saturating_sub(before)).unwrap_or_default()
     }
 
     /// Approximate time this thread has spent on page faults since the rows were loaded.

@@ -45,8 +45,8 @@ pub(super) struct Inputs {
     pub ordering: Duration,
     /// The last step at which the files were found unchanged.
     pub unchanged_at: u64,
-    /// [`run_delay`](crate::host::run_delay) before the first step.
-    pub run_delay: Option<Duration>,
+    /// Waits for a core while logging.
+    pub lost_in_log: Duration,
     /// [`page_faults`](crate::host::page_faults) once the rows are loaded.
     pub page_faults: Option<u64>,
 }

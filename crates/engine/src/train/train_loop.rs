@@ -22,7 +22,7 @@ use crate::{
     data::{Dataset, Part, Store},
     device::{Clock, DeviceError, Grain, Kind, PassKind, Purpose, Reads, RowReader, SHORTEST_TIMED_STEP},
     event::{CheckpointFacts, Closed, Confusion, NoModel, Outcome, SavedState, Status},
-    host::{page_faults, run_delay},
+    host::{CoreWaits, page_faults},
     plan::{DeviceId, Trial},
     program::{Phase, Slice},
     spec::Policy,
@@ -167,6 +167,7 @@ pub(super) struct TrainLoop<'a> {
     pub(super) at: Position,
     pub(super) pacing: Pacing,
     pub(super) inputs: Inputs,
+    pub(super) core_waits: CoreWaits,
     pub(super) replicas: ReplicaChecks,
     pub(super) checkpoints: Checkpoints,
     /// What the parts of the run before the last resume came to.
@@ -202,6 +203,7 @@ impl<'a> TrainLoop<'a> {
             at,
             pacing: Pacing::default(),
             inputs: Inputs::default(),
+            core_waits: CoreWaits::of_this_thread(),
             replicas: ReplicaChecks::default(),
             checkpoints: Checkpoints::new(trial.spec.checkpoint.as_deref(), stop.save_requests()),
             earlier,
@@ -218,7 +220,6 @@ impl<'a> TrainLoop<'a> {
 
     fn run(&mut self, initial: Vec<f32>, resumed: Option<SavedState>) -> Result<(), Halt> {
         let start = Instant::now();
-        self.inputs.run_delay = run_delay();
         self.group.start(&self.clock)?;
         self.group.write(Purpose::Parameters, self.values(), initial)?;
         let is_resumed = resumed.is_some();

@@ -1,6 +1,10 @@
 //! A pass over the validation rows, in slices of about 50 ms, so that a signal is noticed.
 
-use std::{collections::BTreeMap, ops::Range, time::Instant};
+use std::{
+    collections::BTreeMap,
+    ops::Range,
+    time::{Duration, Instant},
+};
 
 use super::{
     feed::Stream,
@@ -47,7 +51,7 @@ impl TrainLoop<'_> {
             elapsed_s: self.clock.elapsed_s(),
         };
         self.keep_best(&row)?;
-        let end = Instant::now();
+        let end = self.log_begins();
         self.clock.record_between(Phase::Validation, start, end);
         if let Some(why) = self.validated.stopper.as_mut().and_then(|p| p.observe(&row)) {
             self.ended = Some((Status::Finished, Some(why)));
@@ -57,7 +61,7 @@ impl TrainLoop<'_> {
         }
         self.validated.last = Some(row.clone());
         self.outbox.events.extend(self.metric_buffer.hold(row).map(Event::Validation));
-        self.clock.record(Phase::Log, end.elapsed());
+        self.log_ends(end, Duration::ZERO);
         Ok(())
     }
 

@@ -69,6 +69,11 @@ pub(super) fn counted(thing: &str, first: usize) -> impl Fn(usize) -> String + C
     move |place| format!("{thing} {}", place + first)
 }
 
+/// `trials 0 to 3`, of places.
+pub(super) fn numbered(thing: &str, first: usize) -> impl Fn(&[usize]) -> String {
+    move |places| units::numbered(thing, &places.iter().map(|place| place + first).collect::<Vec<_>>())
+}
+
 /// The same of few runs: beside the best value the other metrics of that validation, at which the best weights were kept.
 pub(super) fn with_best(comparison: &Comparison) -> Vec<Column> {
     let (runs, mut columns) = (&comparison.runs, columns(comparison, "run", counted("run", 1)));

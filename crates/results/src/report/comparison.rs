@@ -25,6 +25,9 @@ use crate::units;
 /// Axes that do not change what is learned, except for the last bits.
 const OTHERWISE: [&str; 3] = ["devices.", "logging.", "data.placement"];
 
+/// The axis of logging policies.
+pub(super) const POLICY: &str = "logging.policy";
+
 /// Axes with those prefixes that do change it.
 const LEARNS: [&str; 2] = ["devices.precision", "devices.lr_scaling"];
 
@@ -156,14 +159,16 @@ impl Comparison {
 
     /// The same of some runs, which differ in `axes`.
     pub(super) fn are_about_times(axes: &[String], runs: &[&Run]) -> bool {
-        let concerns = |key: &String| {
-            LEARNS.contains(&key.as_str())
-                || (key != REPEAT && !OTHERWISE.iter().any(|other| key.starts_with(other)))
-        };
         let is_alone = axes.iter().all(|key| key == REPEAT);
         let seeds = || distinct(runs.iter().filter_map(|run| run.seeds())).len();
-        let learn = axes.iter().any(concerns) || (is_alone && seeds() > 1);
-        !learn || runs.iter().all(|run| is_not_run(run) || run.kind() != "train")
+        let repeats = || distinct(runs.iter().map(|run| run.repeat())).len();
+        let learn = axes.iter().any(|key| concerns_learning(key)) || (is_alone && seeds() > 1);
+        // Repeats of one seed over policies ask what these cost, for each of the other settings.
+        let is_of_policies =
+            |run: &&Run| run.repeat().is_some() && run.axes.iter().any(|(key, _)| key == POLICY);
+        !learn
+            || (runs.iter().all(is_of_policies) && seeds() == 1 && repeats() > 1)
+            || runs.iter().all(|run| is_not_run(run) || run.kind() != "train")
     }
 
     /// Whether there is one run alone.
@@ -220,6 +225,11 @@ impl Comparison {
     pub fn damaged(&self) -> impl Iterator<Item = &str> {
         self.runs.iter().filter(|run| run.status == DAMAGED).map(|run| run.reason.as_str())
     }
+}
+
+/// Whether an axis changes what is learned.
+pub(super) fn concerns_learning(key: &str) -> bool {
+    LEARNS.contains(&key) || (key != REPEAT && !OTHERWISE.iter().any(|other| key.starts_with(other)))
 }
 
 /// Whether a trial was never started.

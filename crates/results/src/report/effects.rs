@@ -4,7 +4,7 @@ use std::{collections::HashMap, path::Path};
 
 use super::{
     additive::{self, Point},
-    comparison::Comparison,
+    comparison::{Comparison, concerns_learning},
     configurations::THE_MACHINE,
     csv_file, csv_lines,
     differences::{is_inferred, is_of_record},
@@ -50,7 +50,9 @@ impl Effects {
             None => (points(ranking), None),
         };
         let settings = additive::settings(&runs);
-        let varies = |key: &usize| settings.iter().any(|(own, _)| own[*key] != settings[0].0[*key]);
+        let can_tell = |key: usize| !ranking.metric.is_learned || concerns_learning(&ranking.keys[key]);
+        let varies =
+            |key: &usize| can_tell(*key) && settings.iter().any(|(own, _)| own[*key] != settings[0].0[*key]);
         let axes = (0..ranking.keys.len()).filter(varies).count();
         if settings.len() < 3 || axes == 0 || (axes == 1 && settings.len() == runs.len()) {
             return None;

@@ -20,6 +20,9 @@ pub(super) struct Findings {
     tours: Vec<usize>,
 }
 
+/// Maximum runs with a column each where most cells are empty.
+const MOST_COLUMNS: usize = 4;
+
 /// One figure for each measurement and run.
 #[derive(Clone, Debug, Default)]
 struct Table {
@@ -42,8 +45,9 @@ impl Table {
         self.rows.values_mut().for_each(|figures| figures.resize(before + 1, None));
     }
 
-    /// The columns, and how many of the first ones identify the rows.
-    fn columns(&self, keys: &[&str], (thing, first): (&str, usize)) -> (Vec<Column>, usize) {
+    /// The columns, and how many of the first ones identify the rows. If many runs would leave most cells empty, each figure has a
+    /// row instead, with the run's name.
+    fn columns(&self, keys: &[&str], what: &str, name: &dyn Fn(usize) -> String) -> (Vec<Column>, usize) {
         let mut columns: Vec<Column> = Vec::new();
         for (place, title) in keys.iter().enumerate() {
             let cells = self.rows.keys().map(|key| key[place].clone());
@@ -52,10 +56,23 @@ impl Table {
         // Omit columns that are empty for all runs.
         columns.retain(|column| column.cells.iter().any(|cell| !cell.is_empty()));
         let keys = columns.len();
+        let (count, figures) = (self.rows.len() * self.runs.len(), self.rows.values().flatten());
+        if self.runs.len() > MOST_COLUMNS && 2 * figures.flatten().count() < count {
+            let known = self.rows.values().enumerate().flat_map(|(row, figures)| {
+                let runs = self.runs.iter().zip(figures);
+                runs.filter_map(move |(run, figure)| Some((row, *run, (*figure)?)))
+            });
+            let known: Vec<(usize, usize, f64)> = known.collect();
+            let rows: Vec<usize> = known.iter().map(|(row, ..)| *row).collect();
+            columns.iter_mut().for_each(|column| column.pick(&rows));
+            columns.push(Column::of_words("run", known.iter().map(|(_, run, _)| name(*run))));
+            columns.push(Column::of_numbers(what, known.iter().map(|(.., figure)| units::number(*figure))));
+            return (columns, keys + 1);
+        }
         for (place, run) in self.runs.iter().enumerate() {
             let word = |figure: Option<f64>| figure.map(units::number).unwrap_or_default();
             let cells = self.rows.values().map(|figures| word(figures[place]));
-            columns.push(Column::of_numbers(&format!("{thing} {}", run - 1 + first), cells));
+            columns.push(Column::of_numbers(&name(*run), cells));
         }
         (columns, keys)
     }
@@ -67,19 +84,18 @@ impl Findings {
         let mut findings = Self::default();
         for (place, run) in runs.iter_mut().enumerate() {
             let Some(folder) = run.folder.clone() else { continue };
-            let number = place + 1;
             let (table, found) = match run.kind() {
                 "matmul" => (&mut findings.products, products(&folder.join("matmul.csv"))),
                 "transfer" => (&mut findings.copies, copies(&folder.join("transfer.csv"))),
                 "tensors" => {
-                    findings.tours.push(number);
+                    findings.tours.push(place);
                     continue;
                 }
                 _ => continue,
             };
             match found {
                 Ok(found) if found.is_empty() => {}
-                Ok(found) => table.take(number, found),
+                Ok(found) => table.take(place, found),
                 Err(e) => run.report_damage(e, fault),
             }
         }
@@ -92,30 +108,31 @@ impl Findings {
     }
 
     /// A table for each kind of measurement: its title, its columns, and how many columns identify the rows.
-    /// A run is called `thing`, and the first one has the number `first`.
-    pub(super) fn tables(&self, thing: &str, first: usize) -> Vec<(&'static str, Vec<Column>, usize)> {
+    /// A run is called as `name` does.
+    pub(super) fn tables(&self, name: &dyn Fn(usize) -> String) -> Vec<(&'static str, Vec<Column>, usize)> {
         let of_copies: &[&str] = &["from", "to", "memory of the host", "size"];
         let kinds = [
-            ("products, GFLOP/s", &self.products, &["device", "order", "product"][..]),
-            ("copies, GB/s", &self.copies, of_copies),
+            ("products, GFLOP/s", "GFLOP/s", &self.products, &["device", "order", "product"][..]),
+            ("copies, GB/s", "GB/s", &self.copies, of_copies),
         ];
-        let measured = kinds.into_iter().filter(|(_, table, _)| !table.rows.is_empty());
+        let measured = kinds.into_iter().filter(|(_, _, table, _)| !table.rows.is_empty());
         measured
-            .map(|(title, table, keys)| {
-                let (columns, keys) = table.columns(keys, (thing, first));
+            .map(|(title, what, table, keys)| {
+                let (columns, keys) = table.columns(keys, what, name);
                 (title, columns, keys)
             })
             .collect()
     }
 
     /// The same as text, for a terminal of `width` columns.
-    pub(super) fn text(&self, thing: &str, first: usize, width: u16) -> String {
+    pub(super) fn text(&self, (thing, first): (&str, usize), width: u16) -> String {
         let mut text = String::new();
-        for (title, columns, keys) in self.tables(thing, first) {
+        for (title, columns, keys) in self.tables(&|place| format!("{thing} {}", place + first)) {
             text += &format!("\n{title}\n\n{}", grid::table(&columns, keys, width));
         }
         if !self.tours.is_empty() {
-            let runs = units::numbered("run", &self.tours);
+            let tours: Vec<usize> = self.tours.iter().map(|place| place + first).collect();
+            let runs = units::numbered(thing, &tours);
             text += &format!(
                 "\ntensors\n  {runs}: tensor experiments measure nothing, so their times are not compared; their steps are in tensors.csv\n"
             );
@@ -181,4 +198,26 @@ fn figure(cell: &str, number: &Number) -> Result<Option<f64>, String> {
 fn has_column(path: &Path, name: &str) -> bool {
     let columns = open_regular(path).ok().and_then(|(mut file, _)| csv_lines::Position::head(&mut file).ok());
     columns.is_some_and(|(columns, _)| columns.iter().any(|column| column == name))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Each run measured another product: a column per run would be wider than a page, and almost empty.
+    #[test]
+    fn figures_of_many_runs_have_a_row_each() {
+        let titles = |runs: usize| {
+            let mut table = Table::default();
+            (0..runs).for_each(|run| table.take(run, vec![(vec![format!("product {run}")], Some(2.0))]));
+            let (columns, keys) = table.columns(&["product"], "GFLOP/s", &|run| format!("run {run}"));
+            let cells = columns.iter().map(|column| column.cells[1].clone()).collect::<Vec<_>>();
+            (columns.iter().map(|column| column.title.clone()).collect::<Vec<_>>(), cells.join("|"), keys)
+        };
+        let (wide, cells, keys) = titles(4);
+        assert_eq!((wide.len(), cells.as_str(), keys), (5, "product 1||2.000||", 1));
+        let (long, cells, keys) = titles(5);
+        assert_eq!((long.join("|"), keys), ("product|run|GFLOP/s".to_owned(), 2));
+        assert_eq!(cells, "product 1|run 1|2.000");
+    }
 }

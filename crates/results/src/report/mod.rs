@@ -82,7 +82,6 @@ pub use parquet::write_metrics;
 pub use plot::{PlotRequest, Style, plot};
 pub use run::{TAGS, run_digest, run_status, tags};
 pub use show::{show, show_json};
-pub use statistics::{Estimate, sign_test};
-pub use student::holm;
+pub use statistics::{Estimate, verdicts};
 pub use sweep_end::sweep_end;
 pub use watch::Moment;

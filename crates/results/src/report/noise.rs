@@ -6,33 +6,43 @@ use super::{
     run::Run,
     statistics::{are_too_few, coverage},
 };
-use crate::{host::load::BUSY, units};
+use crate::{host::load::BUSY, record::waited_for_a_core, units};
 
 /// An interval wider than this share of its median is reported.
 const WIDE: f64 = 0.05;
 
-/// All warnings, with those about configurations first. The first run is called `word` and `number`: `run 1`,
-/// `trial 0`.
+/// All warnings, with those about configurations first. Runs are called as `named` does: `trials 0 to 3`.
 pub(super) fn warnings(
     runs: &[Run],
     configurations: &[Configuration],
-    word: &str,
-    number: usize,
+    named: &dyn Fn(&[usize]) -> String,
 ) -> Vec<String> {
     let mut lines: Vec<String> = wide(runs, configurations).into_iter().collect();
     lines.extend(too_few(configurations));
-    let during = |so: &dyn Fn(&Run) -> bool| -> Option<String> {
+    let which = |so: &dyn Fn(&Run) -> bool| -> Option<String> {
         let found = runs.iter().enumerate().filter(|(_, run)| so(run));
-        let numbers: Vec<usize> = found.map(|(place, _)| place + number).collect();
-        (!numbers.is_empty()).then(|| format!("during {}", units::numbered(word, &numbers)))
+        let places: Vec<usize> = found.map(|(place, _)| place).collect();
+        (!places.is_empty()).then(|| named(&places))
     };
+    let during = |so: &dyn Fn(&Run) -> bool| which(so).map(|runs| format!("during {runs}"));
     let most = |figure: &dyn Fn(&Run) -> f64| runs.iter().map(figure).fold(0.0, f64::max);
     let cores = |run: &Run| run.environment_number("cpu.logical_cores").unwrap_or(1.0);
     let taken = |run: &Run| load(run, "others_cores") + load(run, "stolen_cores");
+    let is_short = |run: &Run| run.environment_number("load.others_cores").is_none();
+    let waited = |run: &Run| if is_short(run) { load(run, "core_wait_share") } else { 0.0 };
+    let unknown = which(&|run| {
+        run.environment.is_some() && is_short(run) && run.environment_number("load.core_wait_share").is_none()
+    });
+    let unknown = unknown.map(|runs| format!("; not known of {runs}")).unwrap_or_default();
     lines.extend(
         during(&|run| taken(run) > BUSY * cores(run))
-            .map(|during| format!("other processes used up to {:.2} cores {during}", most(&taken))),
+            .map(|during| format!("other processes used up to {:.2} cores {during}{unknown}", most(&taken))),
     );
+    // Of runs that were too short to count what others used.
+    lines
+        .extend(during(&|run| waited_for_a_core(waited(run)).is_some()).map(|during| {
+            format!("up to {} {during}", waited_for_a_core(most(&waited)).unwrap_or_default())
+        }));
     lines.extend(
         during(&|run| load(run, "throttles") > 0.0)
             .map(|during| format!("the processor was thermally throttled {during}")),
@@ -53,6 +63,14 @@ pub(super) fn warnings(
         format!("the cgroup's CPU quota throttled this process for up to {most} {during}")
     }));
     lines
+}
+
+/// The share of the cores that others used during a run; of a short one the part of its time in which it had no core.
+pub(super) fn others_share(run: &Run) -> Option<f64> {
+    let cores = run.environment_number("cpu.logical_cores").unwrap_or(1.0);
+    let others = run.environment_number("load.others_cores");
+    let share = others.map(|others| (others + load(run, "stolen_cores")) / cores);
+    share.or_else(|| run.environment_number("load.core_wait_share"))
 }
 
 /// A figure of the machine's load during a run.

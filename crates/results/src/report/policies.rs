@@ -3,22 +3,23 @@
 //!
 //! Repeats of a sweep alternate (A B A B), with the same seed in each turn. A factor is computed within each
 //! turn, so that it is not affected if the machine gets slower over time, and the factors' median and
-//! interval are shown.
+//! interval are shown. What a step takes more follows from the factor and from the median step of the reference.
 
-use std::collections::HashMap;
+use std::{cmp::Ordering, collections::HashMap};
 
 use super::{
+    answer::p_value,
+    comparison::POLICY,
     configurations::Configuration,
     grid::{self, Column, Columns},
+    key::short,
+    noise::others_share,
     repeats::{axes, interval, interval_title, word},
     run::Run,
     speeds::times,
-    statistics::Estimate,
+    statistics::{Estimate, fewest_for_verdict, verdicts},
 };
-use crate::units;
-
-/// The axis of policies.
-const POLICY: &str = "logging.policy";
+use crate::{record::too_busy, units};
 
 /// The policy that the others are compared with, if it was run.
 const NOTHING: &str = "off";
@@ -27,27 +28,47 @@ const NOTHING: &str = "off";
 pub(super) struct Costs {
     pub(super) title: String,
     pub(super) columns: Vec<Column>,
+    /// What the p-values are, or why there is no verdict.
+    pub(super) note: String,
     /// Number of columns that identify the rows.
     keys: usize,
 }
 
 impl Costs {
-    /// The table for a terminal of `width` columns.
+    /// The table for a terminal of `width` columns, and the note.
     pub(super) fn table(&self, width: u16) -> String {
-        grid::table(&self.columns, self.keys, width)
+        format!("{}  {}\n", grid::table(&self.columns, self.keys, width), self.note)
     }
 }
 
 /// The cost of a configuration's policy.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default)]
 struct Cost {
-    /// Its training time relative to that of the reference policy.
-    factor: Option<Estimate>,
-    /// Additional seconds per step.
-    more_per_step_s: Option<Estimate>,
+    /// Its training time relative to that of the reference policy, by turns.
+    factors: Vec<f64>,
+    /// Seconds of the reference's median step, if both made as many steps.
+    base_step_s: Option<f64>,
+    verdict: Option<(Ordering, f64)>,
 }
 
-/// The costs of a job's configurations; `None` if policies were not swept.
+impl Cost {
+    fn factor(&self) -> Option<Estimate> {
+        Estimate::from_values(&self.factors)
+    }
+
+    /// Additional seconds per step.
+    fn more_per_step(&self) -> Option<Estimate> {
+        let (factor, step_s) = (self.factor()?, self.base_step_s?);
+        let more = |factor: f64| (factor - 1.0) * step_s;
+        Some(Estimate {
+            median: more(factor.median),
+            interval: factor.interval.map(|ends| ends.map(more)),
+            ..factor
+        })
+    }
+}
+
+/// The costs of a job's configurations; `None` if policies were not swept, or no times compare.
 pub(super) fn costs(runs: &[Run], configurations: &[Configuration]) -> Option<Costs> {
     let swept: Vec<Configuration> = configurations.iter().filter(|c| policy(c).is_some()).cloned().collect();
     let base = if swept.iter().any(|c| policy(c) == Some(NOTHING)) {
@@ -65,22 +86,59 @@ pub(super) fn costs(runs: &[Run], configurations: &[Configuration]) -> Option<Co
         let other = bases.get(&others(c)).filter(|_| policy(c) != Some(&base));
         (c, other.map(|other| cost(runs, c, other)).unwrap_or_default())
     };
-    let rows: Vec<(&Configuration, Cost)> = swept.iter().map(row).collect();
-    let title = interval_title(swept.iter().map(Configuration::count));
+    let mut rows: Vec<(&Configuration, Cost)> = swept.iter().map(row).collect();
+    let note = judge(&mut rows, runs)?;
     let kind = swept.first()?.first(runs).kind();
     let [_, time, _] = grid::done(&[kind]);
     let each = if kind == "matmul" { "product" } else { "step" };
+    let title = interval_title(rows.iter().map(|(_, cost)| cost.factors.len()));
     let mut columns = Columns::new(&rows);
-    columns.extend(axes(&swept));
+    let mut keys = axes(&swept);
+    let titles: Vec<String> = keys.iter().map(|column| column.title.clone()).collect();
+    keys.iter_mut().zip(short(&titles)).for_each(|(column, title)| column.title = title.to_owned());
+    columns.extend(keys.iter().cloned());
     columns.numbers(time, |(c, _)| word(c.estimate(runs, "train_s"), units::seconds));
-    columns.numbers(&title, |(c, _)| interval(c.estimate(runs, "train_s"), units::seconds));
-    columns.numbers("logging", |(c, _)| word(c.estimate(runs, "logging_share"), units::percent));
-    columns.numbers(&format!("{time} vs {base}"), |(_, cost)| word(cost.factor, times));
-    columns.numbers(&title, |(_, cost)| interval(cost.factor, times));
+    columns.numbers(&format!("vs {base}"), |(_, cost)| word(cost.factor(), times));
+    columns.numbers(&title, |(_, cost)| interval(cost.factor(), times));
+    columns.numbers(&format!("more per {each}"), |(_, cost)| word(cost.more_per_step(), signed_seconds));
+    columns.numbers(&title, |(_, cost)| interval(cost.more_per_step(), signed_seconds));
+    columns.numbers("p", |(_, cost)| cost.verdict.map(|(_, p)| p_value(p)).unwrap_or_default());
     let to_nothing = base == NOTHING;
-    columns.numbers(&format!("more per {each}"), |(_, cost)| more(cost.more_per_step_s, to_nothing));
-    let (columns, keys) = (columns.known(), axes(&swept).len());
-    Some(Costs { title: format!("what a logging policy costs, compared with `{base}`"), columns, keys })
+    columns.words("", |(_, cost)| match cost.verdict {
+        Some((Ordering::Greater, _)) => "slower".to_owned(),
+        // No step is faster because it logs.
+        Some((Ordering::Less, _)) if !to_nothing => "faster".to_owned(),
+        Some(_) => "noise".to_owned(),
+        None => String::new(),
+    });
+    let (columns, keys) = (columns.known(), keys.len());
+    Some(Costs { title: format!("what a logging policy costs, compared with `{base}`"), columns, note, keys })
+}
+
+/// Gives each cost its verdict, if there can be one; returns the note on that. `None` if no
+/// times compare: those of virtual devices do not.
+fn judge(rows: &mut [(&Configuration, Cost)], runs: &[Run]) -> Option<String> {
+    let shares = rows.iter().flat_map(|(c, _)| &c.places).filter_map(|&place| others_share(&runs[place]));
+    let shares: Vec<f64> = shares.collect();
+    let mut compared: Vec<&mut Cost> =
+        rows.iter_mut().map(|(_, cost)| cost).filter(|cost| !cost.factors.is_empty()).collect();
+    let fewest = fewest_for_verdict(compared.len());
+    let at_once = units::counted(compared.len() as u64, "comparison");
+    if compared.is_empty() {
+        return None;
+    }
+    if let Some(words) = too_busy(shares.iter().sum::<f64>() / shares.len().max(1) as f64) {
+        return Some(format!("no verdict: {words}"));
+    }
+    if compared.iter().any(|cost| cost.factors.len() < fewest) {
+        let words = format!(
+            "no verdict: {at_once} at once can be told from noise by `sweep.repeats={fewest}` or more"
+        );
+        return Some(words);
+    }
+    let factors: Vec<Vec<f64>> = compared.iter().map(|cost| cost.factors.clone()).collect();
+    compared.iter_mut().zip(verdicts(&factors)).for_each(|(cost, verdict)| cost.verdict = Some(verdict));
+    Some(format!("p: sign test against changes below 2 %, by Holm for {at_once} at once"))
 }
 
 fn policy(configuration: &Configuration) -> Option<&str> {
@@ -96,33 +154,24 @@ fn cost(runs: &[Run], of: &Configuration, against: &Configuration) -> Cost {
     let time = |run: &Run| {
         run.number("train_s")
             .zip(run.number("steps"))
-            .filter(|_| !run.is_virtual() && run.status == "finished")
+            .filter(|(train_s, _)| *train_s > 0.0 && !run.is_virtual() && run.status == "finished")
     };
     let mut pairs = of.within_turns(against, runs, time);
     if pairs.len() < 2 {
         // One run of each is no repeat.
         pairs = time(of.first(runs)).zip(time(against.first(runs))).into_iter().collect();
     }
-    let factors: Vec<f64> =
-        pairs.iter().filter(|(_, (base, _))| *base > 0.0).map(|(own, base)| own.0 / base.0).collect();
-    let more: Vec<f64> = pairs
-        .iter()
-        .filter(|((_, steps), (_, base_steps))| *steps > 0.0 && steps == base_steps)
-        .map(|(own, base)| (own.0 - base.0) / own.1)
-        .collect();
-    Cost { factor: Estimate::from_values(&factors), more_per_step_s: Estimate::from_values(&more) }
+    let have_equal_steps =
+        pairs.iter().all(|((_, steps), (_, base_steps))| *steps > 0.0 && steps == base_steps);
+    let base_steps: Vec<f64> = pairs.iter().map(|(_, (base_s, steps))| base_s / steps).collect();
+    let base_step = Estimate::from_values(&base_steps).filter(|_| have_equal_steps);
+    Cost {
+        factors: pairs.iter().map(|(own, base)| own.0 / base.0).collect(),
+        base_step_s: base_step.map(|step| step.median),
+        verdict: None,
+    }
 }
 
-/// Seconds by which a step takes longer or shorter, if that exceeds noise. Compared with no logging, it
-/// cannot be shorter.
-fn more(seconds: Option<Estimate>, to_nothing: bool) -> String {
-    let is_noise = |estimate: Estimate| {
-        let [low, high] = estimate.interval.unwrap_or([estimate.median; 2]);
-        low <= 0.0 && (high >= 0.0 || to_nothing)
-    };
-    match seconds {
-        Some(estimate) if is_noise(estimate) => "within noise".to_owned(),
-        Some(estimate) if estimate.median < 0.0 => format!("-{}", units::seconds(-estimate.median)),
-        estimate => word(estimate, units::seconds),
-    }
+fn signed_seconds(seconds: f64) -> String {
+    if seconds < 0.0 { format!("-{}", units::seconds(-seconds)) } else { units::seconds(seconds) }
 }

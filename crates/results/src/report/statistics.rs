@@ -8,6 +8,16 @@
 //! largest, covers less, and its actual probability is printed: 50 % for two values, 75 % for three, 93.75 %
 //! for five.
 
+use std::cmp::Ordering;
+
+use super::student::holm;
+
+/// A change below this factor is not worth a word.
+pub const LEAST_CHANGE: f64 = 1.02;
+
+/// A verdict needs a p below this.
+const LEVEL: f64 = 0.05;
+
 /// The intended probability of covering the true median, if there are enough values.
 const COVERAGE: f64 = 0.95;
 
@@ -77,8 +87,31 @@ fn covered(count: usize, outside: usize) -> f64 {
     1.0 - 2.0 * below(count).nth(outside).unwrap_or(0.5)
 }
 
+/// Whether each list of ratios is above or below 1 by at least [`LEAST_CHANGE`], or neither, beyond noise; and its p, by the sign
+/// test, corrected for all lists by Holm.
+pub fn verdicts(ratios: &[Vec<f64>]) -> Vec<(Ordering, f64)> {
+    let verdict = |ratios: &Vec<f64>| {
+        let median = Estimate::from_values(ratios).map_or(1.0, |ratio| ratio.median);
+        match (median > LEAST_CHANGE, median < 1.0 / LEAST_CHANGE) {
+            (true, _) => (Ordering::Greater, sign_test(ratios, LEAST_CHANGE)),
+            (_, true) => (Ordering::Less, sign_test(ratios, 1.0 / LEAST_CHANGE)),
+            _ => (Ordering::Equal, 1.0),
+        }
+    };
+    let (found, p): (Vec<Ordering>, Vec<f64>) = ratios.iter().map(verdict).unzip();
+    let corrected = found.into_iter().zip(holm(&p, p.len()));
+    corrected.map(|(found, p)| (if p < LEVEL { found } else { Ordering::Equal }, p)).collect()
+}
+
+/// The least number of ratios with which one of `lists` can get a verdict, whatever the others hold.
+pub(super) fn fewest_for_verdict(lists: usize) -> usize {
+    (1..)
+        .find(|&count| 2.0 * 0.5_f64.powi(count) * (lists as f64) < LEVEL)
+        .map_or(usize::MAX, |count| count as usize)
+}
+
 /// The two-sided p of the sign test: whether the median of some values may be `median`. Values equal to it do not count.
-pub fn sign_test(values: &[f64], median: f64) -> f64 {
+fn sign_test(values: &[f64], median: f64) -> f64 {
     let [above, below_it] = [f64::gt, f64::lt].map(|is| values.iter().filter(|v| is(v, &median)).count());
     below(above + below_it).nth(above.min(below_it)).map_or(1.0, |p| (2.0 * p).min(1.0))
 }
@@ -145,6 +178,18 @@ mod tests {
         };
         assert_eq!([of(9, 0), of(0, 9), of(8, 1)], [0.003906, 0.003906, 0.039062]);
         assert_eq!([of(5, 4), of(5, 5), of(0, 0), of(15, 5)], [1.0, 1.0, 1.0, 0.041389]);
+    }
+
+    /// Of nine lists with the same change the ninth repeat gives the first verdict.
+    #[test]
+    fn verdicts_are_corrected_for_all_lists() {
+        assert_eq!([1, 2, 3, 9, 12].map(fewest_for_verdict), [6, 7, 7, 9, 9]);
+        let lists = |count: usize| [vec![vec![1.5; count]], vec![vec![1.0; count]; 8]].concat();
+        let first = |count: usize| verdicts(&lists(count))[0];
+        assert_eq!((first(8).0, first(9).0), (Ordering::Equal, Ordering::Greater));
+        assert!((first(9).1 - 9.0 * 2.0 / 512.0).abs() < 1e-12);
+        assert_eq!(verdicts(&[vec![0.5; 6]])[0].0, Ordering::Less);
+        assert_eq!(verdicts(&[vec![1.015; 30]]), [(Ordering::Equal, 1.0)], "too small to matter");
     }
 
     /// Over many experiments with a known median, the interval covers it with the stated probability, for few

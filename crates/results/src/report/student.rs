@@ -34,7 +34,7 @@ pub(super) fn quantile(p: f64, degrees: usize) -> f64 {
 /// Holm's adjusted p-values, where `p` are some of `family` tests. The other tests are assumed to rank behind
 /// them, which can only make the values larger (S. Holm, *A simple sequentially rejective multiple test
 /// procedure*, 1979).
-pub fn holm(p: &[f64], family: usize) -> Vec<f64> {
+pub(super) fn holm(p: &[f64], family: usize) -> Vec<f64> {
     let mut order: Vec<usize> = (0..p.len()).collect();
     order.sort_by(|&a, &b| p[a].total_cmp(&p[b]));
     let (mut adjusted, mut largest) = (vec![1.0; p.len()], 0.0_f64);

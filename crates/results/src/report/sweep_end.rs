@@ -118,13 +118,13 @@ fn doubts(comparison: &Comparison, width: u16) -> String {
     let mut text = String::new();
     if findings.has_figures() {
         if !has_repeats(configurations) {
-            let _ = writeln!(text, "{}", findings.text("trial", 0, width).trim_start()); // cannot fail
+            let _ = writeln!(text, "{}", findings.text(("trial", 0), width).trim_start()); // cannot fail
         }
         if runs.iter().any(Run::is_virtual) {
             let _ = writeln!(text, "  {VIRTUAL}"); // writing to a String cannot fail
         }
     }
-    for line in noise::warnings(runs, configurations, "trial", 0) {
+    for line in noise::warnings(runs, configurations, &columns::numbered("trial", 0)) {
         let _ = writeln!(text, "  noise: {line}");
     }
     text

@@ -47,8 +47,8 @@ impl Comparison {
                 let _ = write!(text, "\n{}{of}\n\n{}", costs.title, costs.table(width));
             }
         }
-        text += &self.findings.text("run", 1, width);
-        let noise = noise::warnings(&self.runs, &self.configurations, "run", 1);
+        text += &self.findings.text(("run", 1), width);
+        let noise = noise::warnings(&self.runs, &self.configurations, &columns::numbered("run", 1));
         section(&mut text, "noise", noise.into_iter().map(|line| ("noise:".to_owned(), line)).collect());
         Ok(text)
     }

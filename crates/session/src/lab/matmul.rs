@@ -9,7 +9,7 @@ use super::{Bench, Emit, LabError, device::Device, go_on, laps::Laps, tensors::u
 use crate::{
     device::Purpose,
     event::{Event, Norms, ProductRow, Together},
-    host::run_delay,
+    host::CoreWaits,
     op::{self, BufferId, Mean, NormKind, Op, Slice, Zero},
     plan::lab::product,
     spec::{
@@ -156,8 +156,8 @@ impl Job<'_> {
     }
 
     fn run(&mut self, laps: &mut Laps) -> End {
-        let mut log = Log::default();
-        let (begun, mut done, delay) = (Instant::now(), 0, run_delay());
+        let mut log = Log { waits: CoreWaits::of_this_thread(), ..Log::default() };
+        let (begun, mut done) = (Instant::now(), 0);
         let ended = self.multiply(&mut log, laps, &mut done);
         // After a device failure nothing more can be read; after a signal, the finished products still count.
         let settled = match ended {
@@ -179,7 +179,6 @@ impl Job<'_> {
             log_s: log.time.as_secs_f64(),
             norm_sum: logs.then_some(log.sum),
             spread,
-            core_wait_s: run_delay().zip(delay).map(|(now, then)| now.saturating_sub(then).as_secs_f64()),
         };
         End { row: (done > 0).then_some(row), halt: ended.err() }
     }
@@ -228,6 +227,7 @@ impl Job<'_> {
             return Ok(());
         }
         let begun = Instant::now();
+        log.waits.begin(begun);
         let (norms, cell) = (self.slice(3), self.slice(4));
         let values = if self.policy == Policy::PerEpoch {
             // The rest of the block is 0 and does not change the sum.
@@ -244,7 +244,8 @@ impl Job<'_> {
         log.taken = 0;
         let (device, shape) = (self.device.id().to_string(), self.shape);
         (self.emit)(Event::Norms(Norms { device, shape, last, values }))?;
-        log.time += begun.elapsed();
+        let time = begun.elapsed();
+        log.time += time - log.waits.within(time);
         Ok(())
     }
 }
@@ -254,8 +255,9 @@ impl Job<'_> {
 struct Log {
     /// Norms on the device that are not copied yet.
     taken: usize,
-    /// Time spent copying norms.
+    /// Time spent copying norms, without waits for a core.
     time: Duration,
+    waits: CoreWaits,
     /// The sum of all norms copied so far.
     sum: f64,
 }

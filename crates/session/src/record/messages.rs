@@ -212,6 +212,11 @@ pub fn others_used(load: &Load) -> Option<String> {
     load.is_busy().then(|| format!("other processes used {cores:.2} of {all}"))
 }
 
+/// How much of a run's time, 0 to 1, its main thread had no core; `None` where that was little.
+pub fn waited_for_a_core(share: f64) -> Option<String> {
+    (share >= MUCH).then(|| format!("{} of the time went into waiting for a core", units::percent(share)))
+}
+
 /// Why times compare nothing: what other processes used of the cores. `None` where they left enough of them.
 pub fn too_busy(others: f64) -> Option<String> {
     let [used, most] = [others, TOO_BUSY].map(units::percent);

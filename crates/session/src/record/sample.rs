@@ -146,6 +146,7 @@ pub(super) fn outcome() -> Outcome {
             fewer_reads: Some(FewerReads { is_buffered: false, reads: 6, instead: 2 }),
         }),
         load: None,
+        core_wait_share: None,
         no_model: None,
     }
 }

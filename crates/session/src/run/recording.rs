@@ -10,6 +10,7 @@ use super::planned::{ExecuteError, Process, RunFacts, Start};
 use crate::{
     event::{Closed, Event, Level, Outcome, Status},
     host::{
+        CoreWaits,
         load::Watch,
         nvml::{GpuProcess, Monitor},
         slurm_job,
@@ -29,6 +30,7 @@ pub struct Recording {
     recorder: Recorder,
     sampler: Option<SystemSampler>,
     begun: Instant,
+    waits: CoreWaits,
     /// How long it must run for the samples of its GPU to tell of it, and whether other trials may run on it.
     sampled: (Duration, bool),
 }
@@ -83,7 +85,8 @@ impl Recording {
         let recorder = Recorder::start(open_sinks(folder, facts.files, start.begun, console)?)?;
         let sampler = facts.system.map(|every| sampler(&devices.gpus, every, folder, ages));
         let sampler = sampler.transpose()?.flatten();
-        Ok(Self { environment, recorder, sampler, begun: Instant::now(), sampled: (10 * ages[0], is_shared) })
+        let (begun, waits) = (Instant::now(), CoreWaits::of_this_thread());
+        Ok(Self { environment, recorder, sampler, begun, waits, sampled: (10 * ages[0], is_shared) })
     }
 
     pub fn sender(&self) -> EventSender {
@@ -91,7 +94,14 @@ impl Recording {
     }
 
     /// Closes all files; returns how the run ended.
-    pub fn end(self, mut outcome: Result<Outcome, Closed>, load: &Watch) -> Result<Outcome, ExecuteError> {
+    pub fn end(
+        mut self,
+        mut outcome: Result<Outcome, Closed>,
+        load: &Watch,
+    ) -> Result<Outcome, ExecuteError> {
+        let wall_s = self.begun.elapsed().as_secs_f64();
+        let thousandth = |waited: Duration| (waited.as_secs_f64() / wall_s * 1000.0).round() / 1000.0;
+        let core_wait_share = self.waits.total().map(thousandth);
         let sender = self.sender();
         let mut findings = self.sampler.map(SystemSampler::finish).transpose().map(Option::unwrap_or_default);
         if let Ok(findings) = &mut findings {
@@ -107,7 +117,8 @@ impl Recording {
         }
         // Write everything else before the summary: its existence means that the run is recorded completely.
         let load = load.load();
-        let described = self.environment.finish(load, findings.as_ref().cloned().unwrap_or_default());
+        let described =
+            self.environment.finish(load, core_wait_share, findings.as_ref().cloned().unwrap_or_default());
         let fault = described.as_ref().err().or(findings.as_ref().err()).map(ToString::to_string);
         let is_failure = |outcome: &Outcome| outcome.status == Status::Failed;
         let is_reported = outcome.as_ref().is_ok_and(is_failure) && !self.recorder.has_failed();
@@ -115,7 +126,7 @@ impl Recording {
             if fault.is_some() && outcome.status == Status::Finished {
                 (outcome.status, outcome.reason) = (Status::Failed, fault);
             }
-            outcome.load = load;
+            (outcome.load, outcome.core_wait_share) = (load, core_wait_share);
             let _ = sender.send(Event::Finished(Box::new(outcome.clone())));
         }
         let recorded = self.recorder.finish();

@@ -228,6 +228,14 @@ impl Content<'_> {
         if (0..self.comparison.runs.len()).all(is_trial) { ("trial", 0) } else { ("run", 1) }
     }
 
+    /// `trial 3`, `run 4`, or `#3 B` if inputs have letters: as the table of runs has it.
+    fn number(&self, place: usize) -> String {
+        match (self.comparison.inputs.is_empty(), self.counted()) {
+            (true, (thing, first)) => format!("{thing} {}", place + first),
+            (false, _) => self.comparison.numbered(&[place]),
+        }
+    }
+
     /// `#7 lr 0.03 width 32`: a run's number and what sets it apart.
     fn name(&self, place: usize) -> String {
         if let Some((_, name)) = self.names.get(&place) {

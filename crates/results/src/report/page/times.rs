@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     report::{
-        ReportError,
+        ReportError, columns,
         configurations::{has_repeats, jobs},
         csv_lines,
         grid::{Column, Columns},
@@ -70,9 +70,8 @@ impl Content<'_> {
     /// Adds what is known about times.
     pub(super) fn times(&mut self) {
         let comparison = self.comparison;
-        let (thing, first) = self.counted();
-        self.section("lab", "What the lab measured", |_, html| {
-            for (title, columns, _) in comparison.findings.tables(thing, first) {
+        self.section("lab", "What the lab measured", |content, html| {
+            for (title, columns, _) in comparison.findings.tables(&|place| content.number(place)) {
                 table::table(html, title, &columns);
             }
         });
@@ -95,10 +94,15 @@ impl Content<'_> {
         }
         for costs in jobs.iter().filter_map(|job| policies::costs(&comparison.runs, job)) {
             table::table(html, &costs.title, &costs.columns);
+            html.prose("note", &format!("{}.", costs.note));
         }
         if !html.is_empty() {
             let (thing, first) = self.counted();
-            let noise = noise::warnings(&comparison.runs, &comparison.configurations, thing, first);
+            let named = |places: &[usize]| match comparison.inputs.is_empty() {
+                true => columns::numbered(thing, first)(places),
+                false => comparison.numbers(places),
+            };
+            let noise = noise::warnings(&comparison.runs, &comparison.configurations, &named);
             noise.iter().for_each(|words| html.prose("note", &format!("Noise: {words}.")));
         }
     }

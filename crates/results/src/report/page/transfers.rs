@@ -89,12 +89,9 @@ impl Content<'_> {
         if keys.is_empty() {
             return;
         }
-        let mut columns = vec![
-            Column::of_words("kind", keys.iter().map(|key| key[0].to_owned())),
-            Column::of_words("purpose", keys.iter().map(|key| key[1].to_owned())),
-        ];
-        for (place, copies) in &all {
-            let cell = |key: &[&str; 2]| {
+        let mut columns = vec![Column::of_words("run", all.iter().map(|(place, _)| self.name(*place)))];
+        for key in &keys {
+            let cell = |(_, copies): &(usize, Vec<Copies>)| {
                 let own = || copies.iter().filter(|copies| copies.key() == *key);
                 let count: u64 = own().filter_map(|copies| copies.count.parse::<u64>().ok()).sum();
                 let bytes = own().map(Copies::bytes).sum();
@@ -104,7 +101,7 @@ impl Content<'_> {
                     _ => format!("{} in {}", units::bytes(bytes), units::count(count)),
                 }
             };
-            columns.push(Column::of_numbers(&self.name(*place), keys.iter().map(cell)));
+            columns.push(Column::of_numbers(&key.join(" "), all.iter().map(cell)));
         }
         table::table(html, "What moved: bytes, and in how many copies", &columns);
         if shown.len() < places.len() {

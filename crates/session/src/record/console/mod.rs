@@ -53,10 +53,12 @@ impl Warned {
         self.is_new(warning);
     }
 
-    /// Whether the warning is new; records it.
+    /// Whether the warning is new; records it. Another trial's counts do not make it another one.
     fn is_new(&self, warning: &str) -> bool {
+        let is_number = |word: &&str| !word.contains(|c: char| !c.is_ascii_digit() && c != ',');
+        let words: Vec<&str> = warning.split(' ').filter(|word| !is_number(word)).collect();
         // A poisoned set is still usable: at worst a warning is printed twice.
-        lock(&self.0).insert(warning.to_owned())
+        lock(&self.0).insert(words.join(" "))
     }
 }
 

@@ -141,3 +141,14 @@ fn a_broken_pipe_is_no_error_and_a_full_disk_is() {
     let error = flush(ErrorKind::StorageFull).unwrap_err();
     assert_eq!(error.to_string(), "cannot write `standard output`: no storage space");
 }
+
+/// The folds of a sweep differ by a row or two.
+#[test]
+fn a_warning_with_other_counts_is_no_other_warning() {
+    let warned = Warned::default();
+    let of =
+        |count: &str, all: &str| format!("the model predicts `no` for every row: {count} of {all} are `no`");
+    assert!(warned.is_new(&of("1,540", "1,620")));
+    assert!(!warned.is_new(&of("1,539", "1,620")) && !warned.is_new(&of("9", "10")));
+    assert!(warned.is_new("layer `0.linear` is dead") && warned.is_new("layer `1.linear` is dead"));
+}

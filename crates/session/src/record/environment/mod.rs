@@ -64,7 +64,6 @@ struct End {
     /// Whether tracked files differ from the commit: a line of `[git]`, if git answers.
     #[serde(skip)]
     dirty: Option<bool>,
-    /// Known if the run (with the runs before it) took long enough.
     load: Option<MachineLoad>,
     /// Known for a run on GPUs.
     during: Option<Findings>,
@@ -154,10 +153,13 @@ pub struct Git {
 /// The machine's load during a run (and, if it was short, the runs before it).
 #[derive(Clone, Debug, Serialize)]
 pub struct MachineLoad {
+    /// Known if the run (with the runs before it) took long enough.
     #[serde(flatten)]
-    load: Load,
+    load: Option<Load>,
     /// The one-minute load average, including this process.
     average_1m: Option<f64>,
+    /// As in [`Outcome::core_wait_share`](crate::event::Outcome).
+    core_wait_share: Option<f64>,
 }
 
 /// The current time; works for clocks before 1970 too.
@@ -190,10 +192,16 @@ impl EnvironmentFile {
 
     /// Appends git's answer, the machine's load and what was found about its GPUs. On an error, the file
     /// stays as it was.
-    pub fn finish(self, load: Option<Load>, findings: Findings) -> Result<(), RecordError> {
+    pub fn finish(
+        self,
+        load: Option<Load>,
+        core_wait_share: Option<f64>,
+        findings: Findings,
+    ) -> Result<(), RecordError> {
+        let machine = || MachineLoad { load, average_1m: load::average_1m(), core_wait_share };
         let end = End {
             dirty: self.git.commit.is_some().then(|| self.git.dirty()).flatten(),
-            load: load.map(|load| MachineLoad { load, average_1m: load::average_1m() }),
+            load: (load.is_some() || core_wait_share.is_some()).then(machine),
             during: Some(findings).filter(|findings| *findings != Findings::default()),
         };
         let text = end.text().map_err(|e| RecordError::encode(&self.path, e))?;
@@ -235,7 +243,9 @@ mod tests {
 
     #[test]
     fn the_load_is_a_flat_table_of_what_is_known() {
-        let text = toml::to_string(&MachineLoad { load: LOAD, average_1m: None }).unwrap();
+        let text =
+            toml::to_string(&MachineLoad { load: Some(LOAD), average_1m: None, core_wait_share: None })
+                .unwrap();
         let lines: Vec<&str> = text.lines().collect();
         let expected = ["window_s = 2.0", "others_cores = 0.5", "stolen_cores = 0.0", "throttles = 0"];
         assert_eq!((&lines[..4], &lines[4..]), (&expected[..], &["withheld_s = 0.0"][..]));
@@ -244,7 +254,7 @@ mod tests {
     /// `[git]` must be the last table written at the start.
     #[test]
     fn the_end_continues_the_start() {
-        let load = Some(MachineLoad { load: LOAD, average_1m: Some(0.5) });
+        let load = Some(MachineLoad { load: None, average_1m: Some(0.5), core_wait_share: Some(0.25) });
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("environment.toml");
         let start = "command = \"x\"\n\n[git]\ncommit = \"c0ffee\"\n";
@@ -257,6 +267,7 @@ mod tests {
         let whole: toml::Table = ended(End { dirty: Some(true), load, during: None }).parse().unwrap();
         assert_eq!(whole["git"]["dirty"].as_bool(), Some(true));
         assert_eq!(whole["load"]["average_1m"].as_float(), Some(0.5));
+        assert_eq!(whole["load"]["core_wait_share"].as_float(), Some(0.25));
         std::fs::remove_file(&path).unwrap();
         assert!(append(&path, 0, "dirty = true").is_err());
     }

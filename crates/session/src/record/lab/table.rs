@@ -4,7 +4,6 @@ use std::fmt;
 
 use crate::{
     event::{CopyRow, Event, Outcome, ProductRow, Spread, StepRow, StepStatus, Together},
-    host::load::Load,
     record::{messages, text_table},
     spec::lab::Order,
     units,
@@ -100,7 +99,7 @@ impl LabTable {
             } else {
                 self.notes.extend(against_cpu(&self.products));
             }
-            self.notes.extend(noise(outcome.load.as_ref(), &self.products));
+            self.notes.extend(noise(outcome));
             self.notes.extend(messages::of_build(build).map(|words| format!("build {words}")));
         }
     }
@@ -111,18 +110,14 @@ impl LabTable {
     }
 }
 
-/// Notes that others used the cores: over a window of half a second or more if there was one, else by how long the products
-/// waited for a core.
-fn noise(load: Option<&Load>, products: &[ProductRow]) -> Option<String> {
-    if let Some(load) = load {
+/// Notes that others used the cores: over a window of half a second or more if there was one, else by how long the run waited for
+/// a core.
+fn noise(outcome: &Outcome) -> Option<String> {
+    if let Some(load) = &outcome.load {
         let others = messages::others_used(load)?;
         return Some(format!("noise: {others} in the last {}", units::seconds(load.window_s)));
     }
-    let all_s: f64 = products.iter().map(|row| row.total_s).sum();
-    let share = products.iter().filter_map(|row| row.core_wait_s).sum::<f64>() / all_s;
-    let part = units::percent(share);
-    (share >= messages::MUCH)
-        .then(|| format!("noise: {part} of the products' time went into waiting for a core"))
+    outcome.core_wait_share.and_then(messages::waited_for_a_core).map(|words| format!("noise: {words}"))
 }
 
 /// Notes how many times as fast as the CPU each GPU is by median products of each shape, and from which shape on it is faster.
@@ -191,6 +186,7 @@ pub(in crate::record) fn step_in_words(row: &StepRow) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::host::load::Load;
 
     /// A product that was interrupted does not decide a figure, and what the others took is noted.
     #[test]
@@ -204,13 +200,13 @@ mod tests {
             log_s: 0.0,
             norm_sum: None,
             spread: Spread { p50_s, min_s: 1.5e-4, max_s },
-            core_wait_s: Some(0.02),
         };
         let text = |load: Option<Load>| {
             let mut table = LabTable::default();
             table.take(&Event::Product(row("cpu", 1.6e-4, 0.07)));
             table.take(&Event::Product(row("gpu:0", 3.2e-4, 0.0004)));
-            table.note_doubts(&Outcome { load, ..Outcome::default() }, false, "release");
+            let outcome = Outcome { load, core_wait_share: Some(0.25), ..Outcome::default() };
+            table.note_doubts(&outcome, false, "release");
             table.to_string()
         };
         insta::assert_snapshot!(text(None), @r"
@@ -218,7 +214,7 @@ mod tests {
         cpu     200 x 200 x 200     20  160 µs  150 µs to 70.0 ms         100.0 G
         gpu:0   200 x 200 x 200     20  320 µs   150 µs to 400 µs         50.00 G
         gpu:0 against cpu: 0.5000x at 200 x 200 x 200: slower at the largest
-        noise: 25.0 % of the products' time went into waiting for a core
+        noise: 25.0 % of the time went into waiting for a core
         ");
         let load = |others_cores| Load { window_s: 1.0, others_cores, cores: 2, ..Load::default() };
         assert!(
@@ -239,7 +235,6 @@ mod tests {
             log_s: 0.0,
             norm_sum: None,
             spread: Spread { p50_s: total_s / 2.0, ..Spread::default() },
-            core_wait_s: None,
         };
         let of = |times: [f64; 3]| {
             let cpu = [16, 64, 256].map(|n| row("cpu", n, 1.0));
