@@ -22,5 +22,5 @@ pub use forward::quoted;
 pub use onnx::write_onnx;
 pub use output::predict;
 pub use output_file::is_standard_output;
-pub use trained::{Trained, WhichWeights};
+pub use trained::{Trained, WhichWeights, moved_source};
 pub use validated::of_model;
