@@ -20,20 +20,28 @@ use crate::{
 };
 
 /// Runs the command.
-pub fn check(CheckOptions { run: options, advise, hosts, link }: &CheckOptions) -> Result<Exit, Exit> {
+pub fn check(options: &CheckOptions) -> Result<Exit, Exit> {
+    let run = &options.run;
+    let loaded = spec::read(&run.spec(), &run.overrides()).map_err(|failure| refuse(&failure))?;
+    check_read(options, &loaded)
+}
+
+/// The same for a spec that was read already.
+pub fn check_read(options: &CheckOptions, loaded: &Loaded) -> Result<Exit, Exit> {
+    let CheckOptions { run: options, advise, hosts, link } = options;
     options.too_many_threads().iter().for_each(warn);
-    match spec::read(&options.spec(), &options.overrides()).map_err(|failure| refuse(&failure))? {
+    match loaded {
         Loaded::Train(experiment) => {
-            options.idle_virtual_gpus(&experiment).iter().for_each(warn);
-            let machine = machine_for(options.virtual_gpus, &experiment);
+            options.idle_virtual_gpus(experiment).iter().for_each(warn);
+            let machine = machine_for(options.virtual_gpus, experiment);
             let page = |planned: &Trial, datasets: &mut Datasets| {
                 Ok(describe(planned, &machine, &*datasets.open(&planned.spec)?))
             };
-            let shown = show(options, &experiment, &machine, Datasets::new(&machine), page)?;
+            let shown = show(options, experiment, &machine, Datasets::new(&machine), page)?;
             match (hosts, link) {
                 _ if shown != Exit::Done => Ok(shown),
-                (Some(hosts), Some(link)) => scale::predict(options, &experiment, hosts, link.0),
-                _ if *advise => advise::advise(options, &experiment),
+                (Some(hosts), Some(link)) => scale::predict(options, experiment, hosts, link.0),
+                _ if *advise => advise::advise(options, experiment),
                 _ => Ok(shown),
             }
         }
@@ -43,7 +51,7 @@ pub fn check(CheckOptions { run: options, advise, hosts, link }: &CheckOptions) 
         Loaded::Lab(experiment) => {
             let machine = machine(options.virtual_gpus, true);
             let page = |planned: &LabTrial, (): &mut ()| Ok(describe_lab::describe(planned));
-            show(options, &experiment, &machine, (), page)
+            show(options, experiment, &machine, (), page)
         }
     }
 }

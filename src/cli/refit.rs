@@ -8,87 +8,162 @@ use std::{
 };
 
 use super::{
-    args::{AUTO, RefitOptions, RunOptions},
+    args::{AUTO, CheckOptions, RefitOptions},
+    check::check_read,
     hosts,
-    machine::machine_for,
-    run::run,
+    run::run_read,
     runs,
 };
 use crate::{
     data::digest_of_files,
     host::escape_line,
-    plan::Trial,
+    predict::moved_source,
     record::command_line,
     report::{BestRun, find_best_run, run_digest, run_numbers, run_status},
-    run::{Datasets, Exit, first_run, prepare, print_stderr, refuse},
-    spec::{self, Interval, Length, Loaded, Refit, Spec},
+    run::{Exit, print_stderr, refuse, warn},
+    spec::{self, Data, Length, Loaded, Refit, Spec},
 };
 
 /// Runs the command.
 pub fn refit(options: &RefitOptions, begun: Instant) -> Result<Exit, Exit> {
-    if options.start.resume.as_ref().is_some_and(|run| run != AUTO) {
+    check_arguments(options)?;
+    let best = find_best_run(&options.run).map_err(runs::refuse)?;
+    let path = best.folder.join("spec.toml");
+    let spec = spec_of(&path)?;
+    let folder = std::env::current_dir().unwrap_or_default();
+    let given = spec::with_full_paths(&options.start.run.words, &folder);
+    let recorded = run_digest(&best.folder);
+    let moved = moved_source(&spec.data.source, &best.folder, recorded.as_deref());
+    let ends = ends(&best.folders);
+    let mut refit = Refit {
+        spec: &spec,
+        moved: moved.as_ref(),
+        length: length(&spec, &ends),
+        steps_per_epoch: steps_per_epoch(ends.first()),
+        tests: options.all,
+        validates: false,
+        infers: false,
+        given: &given,
+    };
+    check_finished(&best.folder, &refit)?;
+    let own = (!refit.is_given("data")).then(|| {
+        let source = moved.as_ref().unwrap_or(&spec.data.source);
+        digest_of_files(source, source.files())
+    });
+    refit.infers = own.iter().flatten().any(|found| recorded.as_ref().is_some_and(|known| known != found));
+    let mut read = read(&path, &refit, options)?;
+    if first(&read.1).is_some_and(|spec| spec.data.has_validation()) {
+        refit.validates = true;
+        read = self::read(&path, &refit, options)?;
+    }
+    let (words, loaded) = read;
+    let Some(last) = first(&loaded) else {
+        return Err(Exit::refused("`refit` trains a model, and `kind` is another", None));
+    };
+    let is_told = !(options.start.run.quiet || options.start.json || hosts::is_other_rank());
+    let found = own.unwrap_or_else(|| digest_of_files(&last.data.source, last.data.source.files()));
+    check_data(&spec.data, &last.data, (found, recorded), &best.folder)?;
+    let words: Vec<String> = [path.to_string_lossy().into_owned()].into_iter().chain(words).collect();
+    let command = ["runner".to_owned()].into_iter().chain(words.iter().cloned());
+    if is_told {
+        let summary = summary(&best, &refit, last, ends.len());
+        print_stderr(&format!("{summary}the same as: {}\n", escape_line(&command_line(command.clone()))));
+    }
+    let command: Vec<OsString> = command.map(OsString::from).collect();
+    let mut start = options.start.clone();
+    start.run.words = words;
+    if options.check {
+        let options = CheckOptions { run: start.run, advise: false, hosts: None, link: None };
+        return check_read(&options, &loaded);
+    }
+    run_read(&start, &command, begun, Some(loaded))
+}
+
+fn check_arguments(options: &RefitOptions) -> Result<(), Exit> {
+    let start = &options.start;
+    if start.resume.as_ref().is_some_and(|run| run != AUTO) {
         let hint = "`runner run --resume RUN` goes on with one that `refit` began";
         return Err(Exit::refused("`refit` begins a run, and `--resume` names another", Some(hint)));
     }
-    let best = find_best_run(&options.run).map_err(runs::refuse)?;
-    let (spec, path) = spec_of(&best)?;
-    let given = &options.start.run.words;
-    let ends = ends(&best.folders);
-    let refit = Refit { length: length(&spec, &ends), spec: &spec, tests: options.all, given };
-    let mut words = refit.overrides().map_err(|[message, hint]| Exit::refused(message, Some(&hint)))?;
-    words.extend(given.iter().cloned());
-    check_data(&refit, &best.folder, (&path, &words))?;
-    words.extend(schedule(&refit, ends.first(), (&path, &words), &options.start.run));
-    let words: Vec<String> = [path.to_string_lossy().into_owned()].into_iter().chain(words).collect();
-    let mut start = options.start.clone();
-    start.run.words = words.clone();
-    let command = ["runner".to_owned()].into_iter().chain(words);
-    if !(start.run.quiet || start.json || hosts::is_other_rank()) {
-        let command = escape_line(&command_line(command.clone())).into_owned();
-        print_stderr(&format!("{}the same as: {command}\n", summary(&best, &refit, ends.len())));
+    if let Some(other) = start.run.words.iter().find(|word| Path::new(word).exists()) {
+        let hint = "name one: a sweep, whose best setting it takes, or the folder of a trial";
+        return Err(Exit::refused(
+            format!("`refit` takes one run or sweep: `{}` is another", escape_line(other)),
+            Some(hint),
+        ));
     }
-    let command: Vec<OsString> = command.map(OsString::from).collect();
-    run(&start, &command, begun)
+    Ok(())
 }
 
-/// The spec of a training that has finished, and its path.
-fn spec_of(best: &BestRun) -> Result<(Spec, PathBuf), Exit> {
-    let (folder, status) = (best.folder.display(), run_status(&best.folder));
-    if status != "finished" {
-        let hint = "a final model trains as long as was best in the whole run: finish it with `runner run --resume RUN`";
-        return Err(Exit::refused(format!("`{folder}` has not finished: it is `{status}`"), Some(hint)));
-    }
-    let path = best.folder.join("spec.toml");
-    match spec::read(&path, &[]).map_err(|failure| refuse(&failure))? {
+/// The spec of a training.
+fn spec_of(path: &Path) -> Result<Spec, Exit> {
+    match spec::read(path, &[]).map_err(|failure| refuse(&failure))? {
         Loaded::Train(experiment) => match experiment.trials.into_iter().next() {
-            Some(trial) => Ok((trial.spec, path)),
+            Some(trial) => Ok(trial.spec),
             None => Err(Exit::refused(format!("`{}` has no trial", path.display()), None)),
         },
-        Loaded::Lab(_) => Err(Exit::refused(format!("`{folder}` trained no model"), None)),
+        Loaded::Lab(_) => Err(Exit::refused(format!("`{}` trains no model", path.display()), None)),
+    }
+}
+
+/// How long was best is known of a run that has finished.
+fn check_finished(folder: &Path, refit: &Refit<'_>) -> Result<(), Exit> {
+    let status = run_status(folder);
+    if status == "finished" || refit.has_given_length() {
+        return Ok(());
+    }
+    let hint = "a final model trains as long as was best in the whole run: finish it with `runner run --resume RUN`, or say how \
+                long: `trainer.max_epochs=20`";
+    Err(Exit::refused(format!("`{}` has not finished: it is `{status}`", folder.display()), Some(hint)))
+}
+
+/// The overrides, and the spec with them.
+fn read(path: &Path, refit: &Refit<'_>, options: &RefitOptions) -> Result<(Vec<String>, Loaded), Exit> {
+    let mut words = refit.overrides().map_err(|[message, hint]| Exit::refused(message, Some(&hint)))?;
+    let derived = words.len();
+    words.extend(refit.given.iter().cloned());
+    let all: Vec<String> = words.iter().cloned().chain(options.start.launch.overrides()).collect();
+    let loaded = spec::read_refit(path, &all, derived).map_err(|failure| refuse(&failure))?;
+    Ok((words, loaded))
+}
+
+/// The spec of the first trial.
+fn first(loaded: &Loaded) -> Option<&Spec> {
+    match loaded {
+        Loaded::Train(experiment) => experiment.trials.first().map(|trial| &trial.spec),
+        Loaded::Lab(_) => None,
     }
 }
 
 /// Other data than those of the run are warned of, and refused if test rows stay apart: others may be drawn for the test now, so
 /// that those on which the model was chosen are among them.
-fn check_data(refit: &Refit<'_>, folder: &Path, (path, words): (&Path, &[String])) -> Result<(), Exit> {
-    // What cannot be read is reported by the run.
-    let Ok(Loaded::Train(experiment)) = spec::read(path, words) else { return Ok(()) };
-    let Some(data) = experiment.trials.first().map(|trial| &trial.spec.data) else { return Ok(()) };
-    let (files, own) = (data.source.files(), refit.spec.data.source.files());
-    let found = digest_of_files(&data.source, files.iter().copied());
-    let (Some(found), Some(recorded)) = (found, run_digest(folder)) else { return Ok(()) };
-    if files.is_empty() || files.len() != own.len() || found == recorded {
-        return Ok(());
+fn check_data(
+    own: &Data,
+    data: &Data,
+    (found, recorded): (Option<String>, Option<String>),
+    folder: &Path,
+) -> Result<(), Exit> {
+    let tests = |data: &Data| {
+        let split = data.split.as_ref().filter(|split| split.test > 0.0)?;
+        Some((split.test, split.seed, split.shuffle, split.stratify))
+    };
+    let files = data.source.files().len();
+    let is_other = |(found, recorded): &(String, String)| {
+        files > 0 && files == own.source.files().len() && found != recorded
+    };
+    if let Some((found, recorded)) = found.zip(recorded).filter(is_other) {
+        let what = format!("the data are not those that `{}` was trained on", folder.display());
+        if tests(data).is_some() {
+            let hint = "rows that chose the model may be among the test rows now: sweep the new data, or train on all rows by `--all`";
+            return Err(Exit::refused(
+                format!("{what}: their digest is {found}, and was {recorded}"),
+                Some(hint),
+            ));
+        }
+        warn(what);
+    } else if tests(data).is_some() && tests(data) != tests(own) {
+        warn("other rows are for the test than in the run: some of them may have chosen the model");
     }
-    let what = format!("the data are not those that `{}` was trained on", folder.display());
-    if data.split.as_ref().is_some_and(|split| split.test > 0.0) {
-        let hint = "rows that chose the model may be among the test rows now: sweep the new data, or train on all rows by `--all`";
-        return Err(Exit::refused(
-            format!("{what}: their digest is {found}, and was {recorded}"),
-            Some(hint),
-        ));
-    }
-    print_stderr(&format!("warning: {}\n", escape_line(&what)));
     Ok(())
 }
 
@@ -128,52 +203,25 @@ fn length(spec: &Spec, ends: &[End]) -> Length {
     }
 }
 
-/// A schedule as long as the run stays as long: in epochs, which have more steps now. If an override says how long the model trains,
-/// the schedule follows it.
-fn schedule(
-    refit: &Refit<'_>,
-    end: Option<&End>,
-    (path, words): (&Path, &[String]),
-    options: &RunOptions,
-) -> Option<String> {
-    let (schedule, trainer) = (&refit.spec.schedule, &refit.spec.trainer);
-    let per_epoch = end.map(|end| end.step / end.epoch).filter(|steps| steps.fract() == 0.0)? as u64;
-    let total = match schedule.interval {
-        Interval::Epoch => trainer.max_epochs,
-        Interval::Step if trainer.max_steps.is_some() => trainer.max_steps?,
-        Interval::Step => per_epoch.saturating_mul(trainer.max_epochs),
-    };
-    let (key, before) = schedule.length_of_run(total).filter(|(key, _)| !refit.is_given(key))?;
-    let deleted = format!("~{key}");
-    if refit.has_given_length() {
-        return Some(deleted);
-    }
-    if schedule.interval == Interval::Epoch || trainer.max_steps.is_some() {
-        return None;
-    }
-    // What cannot be read or planned is reported by the run.
-    let words: Vec<String> = words.iter().cloned().chain([deleted]).collect();
-    let Ok(Loaded::Train(experiment)) = spec::read(path, &words) else { return None };
-    let machine = machine_for(options.virtual_gpus, &experiment);
-    let mut datasets = Datasets::new(&machine);
-    let planned = prepare::<Trial>(&experiment, &mut datasets, &machine, options.thread_count()).ok()?;
-    let (_, trial) = first_run(&planned)?;
-    let length = trial.steps_per_epoch.saturating_mul(trainer.max_epochs).saturating_sub(before);
-    Some(format!("{key}={length}"))
+/// The steps of an epoch, if it ended with one.
+fn steps_per_epoch(end: Option<&End>) -> Option<u64> {
+    let steps = end.map(|end| end.step / end.epoch)?;
+    (steps.fract() == 0.0).then_some(steps as u64)
 }
 
-/// What is trained, and how long.
-fn summary(best: &BestRun, refit: &Refit<'_>, runs: usize) -> String {
+/// What is trained, how long, and which weights count.
+fn summary(best: &BestRun, refit: &Refit<'_>, last: &Spec, runs: usize) -> String {
     let folder = best.folder.to_string_lossy();
     let run = match &best.setting {
         Some(setting) => format!("{folder}, the best trial: {setting}"),
         None => folder.into_owned(),
     };
-    let tests = refit.spec.data.split.as_ref().is_some_and(|split| split.test > 0.0);
-    let rows = match tests && !refit.tests {
-        _ if refit.is_given("data") => "",
-        true => "rows: all but the test rows\n",
-        false => "rows: all\n",
+    let tests = last.data.split.as_ref().is_some_and(|split| split.test > 0.0);
+    let rows = match (refit.validates, tests) {
+        (false, false) => "all",
+        (false, true) => "all but the test rows",
+        (true, false) => "all but those that validate",
+        (true, true) => "all but those that validate, and the test rows",
     };
     let is_last_fold = refit.spec.data.has_folds_in_order();
     let best = match refit.length {
@@ -184,7 +232,15 @@ fn summary(best: &BestRun, refit: &Refit<'_>, runs: usize) -> String {
     };
     let length = match refit.has_given_length() {
         true => String::new(),
+        false if refit.stops_early() => "length: that of the run, unless it stops early\n".to_owned(),
         false => format!("length: {}{best}\n", refit.length),
     };
-    format!("run: {}\n{rows}{length}", escape_line(&run))
+    let weights = match refit.validates && last.trainer.validate_every_epochs > 0 {
+        true => format!(
+            "weights: of the epoch with the best {}, which may not be the last\n",
+            last.trainer.monitor.name().replace('.', " ")
+        ),
+        false => String::new(),
+    };
+    format!("run: {}\nrows: {rows}\n{length}{weights}", escape_line(&run))
 }

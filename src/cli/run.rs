@@ -34,6 +34,16 @@ use crate::{
 
 /// Runs the command.
 pub fn run(start: &StartOptions, arguments: &[OsString], begun: Instant) -> Result<Exit, Exit> {
+    run_read(start, arguments, begun, None)
+}
+
+/// The same for a spec that was read already.
+pub fn run_read(
+    start: &StartOptions,
+    arguments: &[OsString],
+    begun: Instant,
+    read: Option<Loaded>,
+) -> Result<Exit, Exit> {
     let begun = Start { begun, at: now() };
     if start.jobs.is_some() {
         allow_many_streams();
@@ -41,7 +51,7 @@ pub fn run(start: &StartOptions, arguments: &[OsString], begun: Instant) -> Resu
     let resume = resume::requested(start)?;
     let stop = StopFlag::default();
     let world = hosts::join(start, &resume, &stop)?;
-    let exit = run_joined(start, arguments, begun, resume, stop, world.as_ref());
+    let exit = run_joined(start, arguments, begun, (resume, read), stop, world.as_ref());
     match world {
         None => exit,
         Some(world) => Ok(hosts::leave(&world, exit.unwrap_or_else(|exit| exit))),
@@ -53,7 +63,7 @@ fn run_joined(
     start: &StartOptions,
     arguments: &[OsString],
     begun: Start,
-    resume: Resume,
+    (resume, read): (Resume, Option<Loaded>),
     stop: StopFlag,
     world: Option<&Arc<ProcessGroup>>,
 ) -> Result<Exit, Exit> {
@@ -65,7 +75,10 @@ fn run_joined(
         Resume::Auto | Resume::No => options.spec(),
     };
     let git = GitQuery::start(&folder_of(&path));
-    let (mut loaded, extension) = resume::load(start, &resume, &path)?;
+    let (mut loaded, extension) = match read {
+        Some(loaded) => (loaded, None),
+        None => resume::load(start, &resume, &path)?,
+    };
     hosts::settle(world, &mut loaded)?;
     resume::check(start, &resume, &loaded)?;
     start.idle_sweep_options(loaded.is_sweep()).iter().for_each(warn);

@@ -24,6 +24,7 @@ mod devices;
 mod docs;
 mod ends;
 mod experiments;
+mod final_model;
 mod folds_in_order;
 mod fuzz;
 mod gpu;

@@ -4,10 +4,10 @@ use std::fs;
 
 use super::process::{Ended, Folder, Sandbox, tensors};
 
-const PENGUINS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/experiments/data/penguins.csv");
+pub const PENGUINS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/experiments/data/penguins.csv");
 
 /// A run with all that needs validation rows, and a schedule as long as the run.
-const SPEC: &str = r#"
+pub const SPEC: &str = r#"
 name = "birds"
 [data]
 batch_size = 16
@@ -31,14 +31,14 @@ early_stopping = { patience = 3 }
 metrics = ["accuracy", "f1", "lr"]
 "#;
 
-fn sandbox(spec: &str) -> Sandbox {
+pub fn sandbox(spec: &str) -> Sandbox {
     let place = Sandbox::new(spec);
     fs::copy(PENGUINS, place.path().join("penguins.csv")).unwrap();
     place
 }
 
 /// Refits the runs in `runs`; its folder, and what it printed to standard error.
-fn refit(place: &Sandbox, arguments: &[&str]) -> (Folder, Vec<String>) {
+pub fn refit(place: &Sandbox, arguments: &[&str]) -> (Folder, Vec<String>) {
     let to = place.path().join("final");
     let _ = fs::remove_dir_all(&to); // that of an earlier call
     let ended = place.runner(&[&["refit"], arguments, &["--runs-dir", "final"]].concat());
@@ -64,11 +64,16 @@ fn all_but_the_test_rows_are_trained_on() {
             "rows: all but the test rows".to_owned(),
             format!("length: {best} epochs, after which the run was best"),
             format!(
-                "the same as: runner {path}/spec.toml name=birds-refit data.split.validation=0 trainer.max_epochs={best} \
+                "the same as: runner {path}/spec.toml name=birds-refit final_model=true data.split.validation=0 trainer.max_epochs={best} \
                  '~trainer.early_stopping' '~trainer.monitor' '~trainer.restore_best' 'logging.metrics=[loss,accuracy,lr]' \
-                 schedule.cosine.t_max=340"
+                 '~schedule.cosine.t_max' schedule.curve_epochs=20"
             ),
         ]
+    );
+    let spec = last.text("spec.toml");
+    assert!(
+        spec.contains("\nt_max = 340\n"),
+        "as long as the run, of which an epoch has 17 steps now: {spec}"
     );
     let command = printed[3].strip_prefix("the same as: runner ").unwrap();
     assert!(last.text("environment.toml").contains(&format!("command = \"runner {command}\"")));
@@ -167,11 +172,44 @@ fn overrides_come_first() {
     for line in ["name = \"mine\"", "seed = 5", "max_epochs = 4", "t_max = 68", "validation = 0.0"] {
         assert!(spec.contains(&format!("{line}\n")), "{line}: {spec}");
     }
-    // Some rows validate after all.
-    let (last, printed) =
-        refit(&place, &[&run, "data.split.validation=0.1", "trainer.monitor=validation.loss"]);
-    assert!(printed[1].starts_with("length: "), "{printed:?}");
+    // So it is with the final model of a final model.
+    let (first, _) = refit(&place, &[&run]);
+    let first = first.0.display().to_string();
+    let ended = place.runner(&["refit", &first, "trainer.max_epochs=4", "--runs-dir", "more", "-q"]);
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    assert!(Folder::within(&place.path().join("more")).unwrap().text("spec.toml").contains("t_max = 68\n"));
+}
+
+/// Where rows validate after all, the metric of the run stays, and what is kept is said.
+#[test]
+fn some_rows_may_validate() {
+    let place = sandbox(SPEC);
+    let own = place.run(&["-q"]).ended_by(0);
+    let (run, best) = (own.0.display().to_string(), own.summary("best_epoch"));
+    let (last, printed) = refit(&place, &[&run, "data.split.validation=0.1"]);
+    assert_eq!(
+        printed[1..4],
+        [
+            "rows: all but those that validate, and the test rows".to_owned(),
+            format!("length: {best} epochs, after which the run was best"),
+            "weights: of the epoch with the best validation f1, which may not be the last".to_owned(),
+        ]
+    );
     assert_eq!(last.table("rows.csv").only("split", "validation").rows.len(), 34);
+    assert_eq!(last.summary("epochs"), best);
+    let spec = last.text("spec.toml");
+    assert!(spec.contains("monitor = \"validation.f1\"") && !spec.contains("early_stopping"), "{spec}");
+    assert!(spec.contains("metrics = [\"loss\", \"accuracy\", \"f1\", \"lr\"]"), "{spec}");
+    // It stops early only as it is asked to, by the metric of the run, and has the length of the run for that.
+    let stops = "trainer.early_stopping={patience=2}";
+    let (last, printed) = refit(&place, &[&run, "data.split.validation=0.1", stops]);
+    assert_eq!(printed[2], "length: that of the run, unless it stops early");
+    let spec = last.text("spec.toml");
+    assert!(spec.contains("max_epochs = 20\n") && spec.contains("metric = \"validation.f1\""), "{spec}");
+    // Folds say which rows validate.
+    let (sweep, printed) = refit(&place, &[&run, "data.folds=3", "data.fold=0..3"]);
+    assert_eq!(printed[1], "rows: all but those that validate, and the test rows");
+    assert_eq!(sweep.table("sweep.csv").rows.len(), 3);
 }
 
 /// A run that ends at a step is refitted for as many steps; one without validation for its own length.
@@ -233,10 +271,11 @@ fn what_cannot_be_refitted_is_refused() {
         refused(&run.display().to_string()),
         format!(
             "error: `{}` has not finished: it is `diverged`\n  = hint: a final model trains as long as was best in the whole run: \
-             finish it with `runner run --resume RUN`\n",
+             finish it with `runner run --resume RUN`, or say how long: `trainer.max_epochs=20`\n",
             run.display()
         )
     );
+    let _ = refit(&place, &[&run.display().to_string(), "trainer.max_epochs=2", "optimizer.sgd.lr=1e-9"]);
 }
 
 /// Of other data other rows may be for the test.
@@ -244,6 +283,10 @@ fn what_cannot_be_refitted_is_refused() {
 fn other_data_are_refused_or_warned_of() {
     let place = sandbox(SPEC);
     let run = place.run(&["-q"]).ended_by(0).0.display().to_string();
+    let (_, printed) = refit(&place, &[&run, "data.split.test=0.3"]);
+    let other =
+        "warning: other rows are for the test than in the run: some of them may have chosen the model";
+    assert_eq!(printed[0], other);
     let text = fs::read_to_string(PENGUINS).unwrap();
     fs::write(place.path().join("penguins.csv"), text.replacen("39.1", "39.2", 1)).unwrap();
     let Ended { code, stderr, .. } = place.runner(&["refit", &run]);

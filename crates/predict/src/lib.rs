@@ -27,7 +27,7 @@ pub use forward::quoted;
 pub use onnx::write_onnx;
 pub use output::predict;
 pub use output_file::is_standard_output;
-pub use trained::{Trained, WhichWeights};
+pub use trained::{Trained, WhichWeights, moved_source};
 pub use validated::of_model;
 
 use runner_base::{host, random, units};

@@ -183,7 +183,7 @@ const GONE: &str = "bring it back there, or, if the project was moved, to where 
 
 /// Where a project was moved with its runs: the source with files that are not at their old paths below one of the folders above
 /// the run, at the end of their paths. `None` if no file is missing, or no others have the digest that the run recorded.
-fn moved_source(source: &Source, run: &Path, digest: Option<&str>) -> Option<Source> {
+pub fn moved_source(source: &Source, run: &Path, digest: Option<&str>) -> Option<Source> {
     let digest = digest.filter(|_| source.files().iter().any(|file| !file.exists()))?;
     let run = run.canonicalize().ok()?;
     let first = source.files().into_iter().find(|file| !file.exists())?.to_owned();

@@ -277,18 +277,9 @@ impl Source {
     }
 
     /// The keys of the files that hold the validation rows.
-    pub fn validation_files(&self) -> &'static [&'static str] {
-        match self {
-            Self::Csv(s) if s.validation_path.is_some() => &["data.csv.validation_path"],
-            Self::Parquet(s) if s.validation_path.is_some() => &["data.parquet.validation_path"],
-            Self::Idx(s) if s.validation_images.is_some() => {
-                &["data.idx.validation_images", "data.idx.validation_labels"]
-            }
-            Self::Npy(s) if s.validation_features.is_some() => {
-                &["data.npy.validation_features", "data.npy.validation_labels"]
-            }
-            _ => &[],
-        }
+    pub fn validation_files(&self) -> Vec<&'static str> {
+        let keys = self.files_by_key().into_iter().map(|(key, _)| key);
+        keys.filter(|key| key.contains(".validation_")).collect()
     }
 
     /// The key that says which rows stay together.
@@ -303,22 +294,53 @@ impl Source {
 
     /// The files that rows are read from; the groups of rows come last.
     pub fn files(&self) -> Vec<&Path> {
-        let (needed, more) = match self {
-            Self::SyntheticRegression(_) => return Vec::new(),
-            Self::Csv(s) => ([Some(&s.path), None], [s.validation_path.as_ref(), None]),
-            Self::Parquet(s) => ([Some(&s.path), None], [s.validation_path.as_ref(), None]),
-            Self::Idx(s) => {
-                let validation = [s.validation_images.as_ref(), s.validation_labels.as_ref()];
-                ([Some(&s.images), Some(&s.labels)], validation)
+        self.files_by_key().into_iter().map(|(_, path)| path).collect()
+    }
+
+    /// The same, each with the key that names it.
+    pub fn files_by_key(&self) -> Vec<(&'static str, &Path)> {
+        let files = match self {
+            Self::SyntheticRegression(_) => Vec::new(),
+            Self::Csv(s) => {
+                vec![
+                    ("data.csv.path", Some(&s.path)),
+                    ("data.csv.validation_path", s.validation_path.as_ref()),
+                ]
             }
-            Self::Npy(s) => {
-                // No spec has both.
-                let features = s.validation_features.as_ref().or(s.groups.as_ref());
-                let validation = [features, s.validation_labels.as_ref()];
-                ([Some(&s.features), Some(&s.labels)], validation)
-            }
+            Self::Parquet(s) => vec![
+                ("data.parquet.path", Some(&s.path)),
+                ("data.parquet.validation_path", s.validation_path.as_ref()),
+            ],
+            Self::Idx(s) => vec![
+                ("data.idx.images", Some(&s.images)),
+                ("data.idx.labels", Some(&s.labels)),
+                ("data.idx.validation_images", s.validation_images.as_ref()),
+                ("data.idx.validation_labels", s.validation_labels.as_ref()),
+            ],
+            Self::Npy(s) => vec![
+                ("data.npy.features", Some(&s.features)),
+                ("data.npy.labels", Some(&s.labels)),
+                ("data.npy.validation_features", s.validation_features.as_ref()),
+                ("data.npy.validation_labels", s.validation_labels.as_ref()),
+                ("data.npy.groups", s.groups.as_ref()),
+            ],
         };
-        needed.into_iter().chain(more).flatten().map(PathBuf::as_path).collect()
+        files.into_iter().filter_map(|(key, path)| Some((key, path?.as_path()))).collect()
+    }
+
+    /// Whether a key names such a file.
+    pub(super) fn names_file(key: &str) -> bool {
+        let parts: Vec<&str> = key.split('.').collect();
+        matches!(
+            parts[..],
+            ["data", "csv" | "parquet", "path" | "validation_path"]
+                | ["data", "idx", "images" | "labels" | "validation_images" | "validation_labels"]
+                | [
+                    "data",
+                    "npy",
+                    "features" | "labels" | "validation_features" | "validation_labels" | "groups"
+                ]
+        )
     }
 
     /// The same source with its files at other paths.

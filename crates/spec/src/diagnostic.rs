@@ -21,12 +21,14 @@ struct Text {
 }
 
 impl Sources {
-    pub fn new(path: &Path, file: String, arguments: &[String]) -> Self {
+    /// The user typed the arguments after the first `derived`.
+    pub fn new(path: &Path, file: String, arguments: &[String], derived: usize) -> Self {
         let file = Text { name: escape_line(&path.to_string_lossy()).into_owned(), text: file };
         // One alone needs no number.
-        let name = |place| match arguments {
-            [_] => "argument".to_owned(),
-            _ => format!("argument {}", place + 1),
+        let name = |place: usize| match place.checked_sub(derived) {
+            None => "set by refit".to_owned(),
+            Some(_) if arguments.len() - derived == 1 => "argument".to_owned(),
+            Some(place) => format!("argument {}", place + 1),
         };
         let arguments =
             arguments.iter().enumerate().map(|(place, a)| Text { name: name(place), text: a.clone() });

@@ -60,13 +60,13 @@ pub use extend::NotExtended;
 pub use key::short_keys;
 pub use lab::{Lab, LabSpec};
 pub use launcher::{ArraySize, Launcher, Slurm};
-pub use load::{Loaded, default_name, load, read};
+pub use load::{Loaded, default_name, load, read, read_refit};
 pub use logging::{Logging, Metric, Policy};
 pub use model::{Init, Layer, Linear, Loss, Model, Parameter};
 pub use monitor::Monitor;
 pub use optimizer::*;
 pub use problem::{Location, Problem};
-pub use refit::{Length, Refit};
+pub use refit::{Length, Refit, with_full_paths};
 pub use replaced::replaced;
 pub use schedule::{
     Anneal, Cosine, Curve, Exponential, Interval, LinearRamp, MultiStep, OneCycle, Rule, Schedule, Stage,
@@ -100,6 +100,8 @@ table! {
         pub seed: u64 = 0 => read_seed,
         /// What is run.
         pub kind: Kind = Kind::Train,
+        /// Whether it is the final model of a run, as `runner refit` trains it: without a validation nothing ranks it.
+        pub final_model: Option<bool> = None,
         /// Where it runs; absent, the CPU.
         pub devices: Shared<Devices> [default],
         /// What the run learns from.
@@ -297,8 +299,12 @@ impl Spec {
             t.report(key, format!("{message}{others}"), "set `validate_every_epochs = 1`");
         } else if !self.data.has_validation() {
             let set_aside = self.data.set_aside();
-            let hint = format!("{set_aside}; `runner refit RUN` trains the final model of a run without any");
-            t.report(key, format!("there are no rows to validate on{others}"), &hint);
+            let refit = match self.final_model {
+                Some(true) => "",
+                _ => "; `runner refit RUN` trains the final model of a run without any",
+            };
+            let message = format!("there are no rows to validate on{others}");
+            t.report(key, message, &format!("{set_aside}{refit}"));
         }
     }
 }

@@ -53,10 +53,18 @@ pub fn load(path: &Path, overrides: &[String]) -> Result<Experiment, Failure> {
 /// # Errors
 /// All problems, in the file and in overrides. A problem that several trials share is reported once.
 pub fn read(path: &Path, overrides: &[String]) -> Result<Loaded, Failure> {
+    read_refit(path, overrides, 0)
+}
+
+/// Like [`read`]; `refit` derived the first `derived` overrides, and the user gave the others.
+///
+/// # Errors
+/// Those of [`read`].
+pub fn read_refit(path: &Path, overrides: &[String], derived: usize) -> Result<Loaded, Failure> {
     let is_piped = path == Path::new("-");
     let path = if is_piped { Path::new(host::STANDARD_INPUT) } else { path };
     let text = read_text(path, is_piped).map_err(|p| Failure::new(vec![*p]))?;
-    load_text(path, &folder_of(path), text, overrides)
+    load_text(path, &folder_of(path), text, (overrides, derived))
 }
 
 /// Number of earlier specs with which a spec shares the tables that are equal.
@@ -71,7 +79,7 @@ pub(super) fn load_text(
     path: &Path,
     folder: &Path,
     text: String,
-    overrides: &[String],
+    (overrides, derived): (&[String], usize),
 ) -> Result<Loaded, Failure> {
     let parsed = tree::parse_document(&text, 0);
     if parsed.is_err() && path.extension().is_some_and(|end| end == "csv" || end == "tsv") {
@@ -79,7 +87,7 @@ pub(super) fn load_text(
         let hint = "`runner new csv` writes a spec for one";
         return Err(Failure::new(vec![Problem::new(Location::Nowhere, message).hint(hint)]));
     }
-    let sources = Sources::new(path, text, overrides);
+    let sources = Sources::new(path, text, overrides, derived);
     let mut root = match parsed {
         Ok(root) => root,
         Err(problems) => return Err(Failure::from_problems(problems, sources)),

@@ -16,7 +16,7 @@ use serde_json::{Map, Value as Json};
 use super::{load::load_text, reader::Read, *};
 
 fn read_any(text: &str, overrides: &[String]) -> Result<Loaded, Failure> {
-    load_text(Path::new("x.toml"), Path::new("/folder"), text.to_owned(), overrides)
+    load_text(Path::new("x.toml"), Path::new("/folder"), text.to_owned(), (overrides, 0))
 }
 
 fn read(text: &str, overrides: &[String]) -> Result<Experiment, Failure> {

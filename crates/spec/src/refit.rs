@@ -1,8 +1,8 @@
 //! The final model of a run: the overrides that have its spec train on the rows that validated, too, for as long as was best.
 
-use std::fmt;
+use std::{fmt, path::Path};
 
-use super::{Data, Monitor, Source, Spec};
+use super::{Data, Interval, Layer, Monitor, Source, Spec, typed::split_at_commas};
 
 /// How long a final model trains.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,10 +31,18 @@ impl fmt::Display for Length {
 pub struct Refit<'a> {
     /// The resolved spec of the run.
     pub spec: &'a Spec,
+    /// The run's source, where its files were moved.
+    pub moved: Option<&'a Source>,
     /// How long it trains, unless an override says so.
     pub length: Length,
+    /// The run's steps in an epoch, if each had as many.
+    pub steps_per_epoch: Option<u64>,
     /// Whether it trains on the test rows, too.
     pub tests: bool,
+    /// Whether the overrides have rows validate.
+    pub validates: bool,
+    /// Whether the data are others, so that the model may have other inputs.
+    pub infers: bool,
     /// The user's overrides, each of which takes the place of those for the same key.
     pub given: &'a [String],
 }
@@ -47,9 +55,18 @@ impl Refit<'_> {
         given.any(|own| own == key || holds(own, key) || holds(key, own))
     }
 
+    fn sets(&self, is_key: impl Fn(&str) -> bool) -> bool {
+        self.given.iter().any(|word| !word.starts_with('~') && is_key(key_of(word)))
+    }
+
     /// Whether an override says how long it trains.
     pub fn has_given_length(&self) -> bool {
         ["trainer.max_epochs", "trainer.max_steps"].into_iter().any(|key| self.is_given(key))
+    }
+
+    /// Whether early stopping ends it, as an override has it: the run's length is then the most.
+    pub fn stops_early(&self) -> bool {
+        self.validates && self.sets(|key| key.starts_with("trainer.early_stopping"))
     }
 
     /// The overrides, without those of the user.
@@ -58,22 +75,16 @@ impl Refit<'_> {
     /// The validation rows are in files of their own; and a hint.
     pub fn overrides(&self) -> Result<Vec<String>, [String; 2]> {
         let mut words = vec![format!("name={}-refit", &*self.spec.name)];
+        if self.spec.final_model != Some(true) {
+            words.push("final_model=true".to_owned());
+        }
+        let files = self.moved.iter().flat_map(|source| source.files_by_key());
+        words.extend(files.map(|(key, path)| format!("{key}={}", quoted(&path.to_string_lossy()))));
         self.take_rows(&mut words)?;
         self.take_length(&mut words);
-        let trainer = &self.spec.trainer;
-        let deleted = [
-            ("early_stopping", trainer.early_stopping.is_some()),
-            ("monitor", trainer.monitor != Monitor::LOSS),
-            ("restore_best", trainer.restore_best == Some(true)),
-        ];
-        let deleted = deleted.into_iter().filter(|(_, is_set)| *is_set);
-        words.extend(deleted.map(|(key, _)| format!("~trainer.{key}")));
-        let metrics = &self.spec.logging.metrics;
-        let kept: Vec<&str> =
-            metrics.iter().filter(|own| !own.needs_predictions()).map(|own| own.name()).collect();
-        if kept.len() < metrics.len() {
-            words.push(format!("logging.metrics=[{}]", kept.join(",")));
-        }
+        self.leave_out_validation(&mut words);
+        self.infer_inputs(&mut words);
+        self.take_schedule(&mut words);
         words.retain(|word| !self.is_given(key_of(word)));
         Ok(words)
     }
@@ -81,10 +92,11 @@ impl Refit<'_> {
     fn take_rows(&self, words: &mut Vec<String>) -> Result<(), [String; 2]> {
         let data: &Data = &self.spec.data;
         if let Source::SyntheticRegression(rows) = &data.source {
-            if rows.validation_rows > 0 {
+            let key = "data.synthetic_regression.validation_rows";
+            if rows.validation_rows > 0 && !self.is_given(key) {
                 let all = rows.train_rows + rows.validation_rows;
                 words.push(format!("data.synthetic_regression.train_rows={all}"));
-                words.push("data.synthetic_regression.validation_rows=0".to_owned());
+                words.push(format!("{key}=0"));
             }
             return Ok(());
         }
@@ -103,12 +115,22 @@ impl Refit<'_> {
                 ),
             ]);
         }
-        if data.folds.is_some() {
-            words.extend(["~data.folds", "~data.fold"].map(str::to_owned));
-        }
-        let validates = data.folds.is_some() || !files.is_empty();
-        if validates || data.validation_fraction().is_some_and(|(_, fraction)| fraction > 0.0) {
-            words.push(format!("{}=0", data.validation_key()));
+        let key = data.validation_key();
+        let has_fraction = data.validation_fraction().is_some_and(|(_, fraction)| fraction > 0.0);
+        let says_which = |own: &str| {
+            ["data.folds", "data.fold"].contains(&own)
+                || (own.starts_with("data.split") && !key.starts_with("data.split"))
+                || (own.contains(".validation_") && Source::names_file(own))
+        };
+        match self.sets(says_which) {
+            // They say which rows validate, and do not go with a fraction.
+            true if has_fraction => words.push(format!("~{key}")),
+            true => {}
+            false if data.folds.is_some() => {
+                words.extend(["~data.folds".to_owned(), "~data.fold".to_owned(), format!("{key}=0")]);
+            }
+            false if has_fraction || !files.is_empty() => words.push(format!("{key}=0")),
+            false => {}
         }
         if self.tests && data.split.as_ref().is_some_and(|split| split.test > 0.0) {
             words.push("data.split.test=0".to_owned());
@@ -117,23 +139,106 @@ impl Refit<'_> {
     }
 
     fn take_length(&self, words: &mut Vec<String>) {
-        if self.has_given_length() {
+        if self.has_given_length() || self.stops_early() {
             return;
         }
-        let trainer = &self.spec.trainer;
         match self.length {
             Length::OfSpec => return,
             Length::Epochs(count) => words.push(format!("trainer.max_epochs={count}")),
             Length::Steps(count) => words.push(format!("trainer.max_steps={count}")),
         }
-        if trainer.max_time.is_some() {
+        if self.spec.trainer.max_time.is_some() {
             words.push("~trainer.max_time".to_owned());
         }
     }
+
+    /// The length was found by early stopping, or by the best epoch: it is not looked for again, unless the user asks for it.
+    fn leave_out_validation(&self, words: &mut Vec<String>) {
+        let trainer = &self.spec.trainer;
+        let deleted = [
+            ("early_stopping", trainer.early_stopping.is_some()),
+            ("monitor", !self.validates && trainer.monitor != Monitor::LOSS),
+            ("restore_best", !self.validates && trainer.restore_best == Some(true)),
+            ("validate_every_epochs", !self.validates && trainer.validate_every_epochs > 1),
+        ];
+        let deleted = deleted.into_iter().filter(|(_, is_set)| *is_set);
+        words.extend(deleted.map(|(key, _)| format!("~trainer.{key}")));
+        let metrics = &self.spec.logging.metrics;
+        let kept: Vec<&str> =
+            metrics.iter().filter(|own| !own.needs_predictions()).map(|own| own.name()).collect();
+        if !self.validates && kept.len() < metrics.len() {
+            words.push(format!("logging.metrics=[{}]", kept.join(",")));
+        }
+    }
+
+    /// The resolved spec has the inputs of every layer, as they were with the run's data and layers.
+    fn infer_inputs(&self, words: &mut Vec<String>) {
+        let sources = ["csv", "parquet", "npy", "idx", "synthetic_regression"];
+        let is_other = sources.iter().any(|source| self.is_given(&format!("data.{source}")));
+        let are_others = [self.infers || is_other, self.is_given("model.layers")];
+        let has_inputs =
+            |layer: &Layer| matches!(layer, Layer::Linear(linear) if linear.in_features.is_some());
+        let layers = self.spec.model.layers.iter().enumerate().filter(|(_, layer)| has_inputs(layer));
+        let count = match are_others {
+            [_, true] => usize::MAX,
+            [true, false] => 1,
+            [false, false] => 0,
+        };
+        words
+            .extend(layers.take(count).map(|(layer, _)| format!("~model.layers.{layer}.linear.in_features")));
+    }
+
+    /// A schedule as long as the run stays as long: in epochs, which may have more steps now. If an override says how long the model
+    /// trains, the schedule follows it.
+    fn take_schedule(&self, words: &mut Vec<String>) {
+        let (schedule, trainer) = (&self.spec.schedule, &self.spec.trainer);
+        let epochs = schedule.curve_epochs.unwrap_or(trainer.max_epochs);
+        let total = match (schedule.interval, trainer.max_steps, self.steps_per_epoch) {
+            (Interval::Epoch, ..) => epochs,
+            (Interval::Step, Some(steps), _) if schedule.curve_epochs.is_none() => steps,
+            (Interval::Step, _, Some(steps)) => steps.saturating_mul(epochs),
+            (Interval::Step, _, None) => return,
+        };
+        let Some(key) = schedule.length_of_run(total).filter(|key| !self.is_given(key)) else { return };
+        if self.has_given_length() {
+            words.push(format!("~{key}"));
+            words.extend(schedule.curve_epochs.map(|_| "~schedule.curve_epochs".to_owned()));
+        } else if schedule.interval == Interval::Step
+            && (trainer.max_steps.is_none() || schedule.curve_epochs.is_some())
+        {
+            words.push(format!("~{key}"));
+            if schedule.curve_epochs.is_none() {
+                words.push(format!("schedule.curve_epochs={epochs}"));
+            }
+        }
+    }
+}
+
+/// Overrides whose relative paths of data start at `folder`: the spec of a run is in a folder that no one types.
+pub fn with_full_paths(words: &[String], folder: &Path) -> Vec<String> {
+    let full = |piece: &str| {
+        let text = piece.trim_matches(['"', '\'']);
+        let path = folder.join(text);
+        quoted(&std::path::absolute(&path).unwrap_or(path).to_string_lossy())
+    };
+    let of_word = |word: &String| match word.split_once('=') {
+        Some((key, value)) if Source::names_file(key) && !value.contains(['[', '{', '(']) => {
+            let pieces: Vec<String> = split_at_commas(value).into_iter().map(full).collect();
+            format!("{key}={}", pieces.join(","))
+        }
+        _ => word.clone(),
+    };
+    words.iter().map(of_word).collect()
+}
+
+/// A path as a value of an override.
+fn quoted(path: &str) -> String {
+    let is_plain = |c: char| c.is_alphanumeric() || "/._-+=".contains(c);
+    if path.chars().all(is_plain) { path.to_owned() } else { toml::Value::from(path).to_string() }
 }
 
 /// The key of an override.
 fn key_of(word: &str) -> &str {
     let key = word.strip_prefix('~').unwrap_or(word);
-    key.split_once('=').map_or(key, |(key, _)| key)
+    key.split_once('=').map_or(key, |(key, _)| key).trim_end()
 }

@@ -12,6 +12,8 @@ table! {
     pub struct Schedule {
         /// The unit of the schedule: one count is an optimizer step or an epoch.
         pub interval: Interval = Interval::Step,
+        /// Epochs that a curve without a length of its own lasts, as if the run did; absent, it is as long as the run.
+        pub curve_epochs: Option<u64> = None => some(count),
         /// The curve or chain of curves.
         pub rule: Rule [flatten],
     }
@@ -20,7 +22,8 @@ table! {
 
 impl Schedule {
     /// The schedule of a spec without one.
-    pub(super) const CONSTANT: Self = Self { interval: Interval::Step, rule: Rule::Constant };
+    pub(super) const CONSTANT: Self =
+        Self { interval: Interval::Step, curve_epochs: None, rule: Rule::Constant };
 
     /// Whether the rate is constant; the table is then left out of the resolved spec.
     pub fn is_constant(&self) -> bool {
@@ -44,9 +47,8 @@ impl Schedule {
         schedule
     }
 
-    /// The length that follows from the run's: its key, and the counts of the curves before it. It is resolved to `total` counts, if the
-    /// run has as many.
-    pub fn length_of_run(&self, total: u64) -> Option<(String, u64)> {
+    /// The key of the length that follows from the run's. It is resolved to `total` counts, if the run has as many.
+    pub(super) fn length_of_run(&self, total: u64) -> Option<String> {
         let (curve, key, before) = match &self.rule {
             Rule::Constant => return None,
             Rule::One(curve) => (curve, "schedule".to_owned(), 0),
@@ -60,7 +62,7 @@ impl Schedule {
             Curve::OneCycle(cycle) => ("one_cycle.total_steps", cycle.total_steps),
             _ => return None,
         };
-        (length == Some(total.saturating_sub(before))).then(|| (format!("{key}.{name}"), before))
+        (length == Some(total.saturating_sub(before))).then(|| format!("{key}.{name}"))
     }
 
     fn check_chain(&mut self, t: &mut Fields<'_>) {
@@ -266,7 +268,7 @@ mod tests {
             "data.synthetic_regression.weights = [1]\nmodel.layers = [{{ linear = {{ out_features = 1 }} }}]\n\
              optimizer.sgd.lr = 0.1\nschedule = {toml}"
         );
-        let loaded = load_text(Path::new("a.toml"), Path::new("."), spec, &[]);
+        let loaded = load_text(Path::new("a.toml"), Path::new("."), spec, (&[], 0));
         let crate::Loaded::Train(experiment) = loaded.map_err(|e| e.render(false)).unwrap() else {
             panic!("a training")
         };
@@ -276,19 +278,16 @@ mod tests {
     #[test]
     fn lengths_that_follow_the_run_are_known() {
         let chain = "{ chain = [{ linear = {}, steps = 40 }, { step = { step_size = 9 }, steps = 10 }, { cosine = { t_max = 950 } }] }";
-        let last = Some(("schedule.chain.2.cosine.t_max".to_owned(), 50));
+        let last = Some("schedule.chain.2.cosine.t_max");
         for (toml, wanted) in [
-            ("{ cosine = { t_max = 1000 } }", Some(("schedule.cosine.t_max".to_owned(), 0))),
-            (
-                "{ one_cycle = { max_lr = 1, total_steps = 1000 } }",
-                Some(("schedule.one_cycle.total_steps".to_owned(), 0)),
-            ),
+            ("{ cosine = { t_max = 1000 } }", Some("schedule.cosine.t_max")),
+            ("{ one_cycle = { max_lr = 1, total_steps = 1000 } }", Some("schedule.one_cycle.total_steps")),
             (chain, last),
             ("{ cosine = { t_max = 700 } }", None),
             ("{ cosine = {} }", None),
             ("{ multi_step = { milestones = [1000] } }", None),
         ] {
-            assert_eq!(schedule(toml).length_of_run(1000), wanted, "{toml}");
+            assert_eq!(schedule(toml).length_of_run(1000).as_deref(), wanted, "{toml}");
         }
         assert_eq!(Schedule::CONSTANT.length_of_run(1000), None);
     }

@@ -85,6 +85,9 @@ pub struct RefitOptions {
     /// Train on the test rows, too
     #[arg(long)]
     pub all: bool,
+    /// Print what would happen, as `check` does; train nothing
+    #[arg(long, conflicts_with_all = ["plot", "json"])]
+    pub check: bool,
     #[command(flatten)]
     pub start: StartOptions,
 }

@@ -199,7 +199,11 @@ pub(super) fn option_of_no_cluster(error: &clap::Error, arguments: &[String]) ->
     }
     if arguments.iter().any(|word| word == "--dry-run") {
         let spec = arguments.iter().find(|word| word.ends_with(".toml")).map_or("SPEC.toml", |spec| spec);
-        let hint = format!("`runner check {spec}` prints what would happen, and starts nothing");
+        let check = match arguments.iter().any(|word| word == "refit") {
+            true => "--check".to_owned(),
+            false => format!("runner check {spec}"),
+        };
+        let hint = format!("`{check}` prints what would happen, and starts nothing");
         return Some(("`--dry-run` prints the script of `--launcher`".to_owned(), hint));
     }
     let count = value("--gpus", arguments)?;

@@ -355,7 +355,7 @@ fn a_folder_without_one_model_is_refused() {
         (&best, "--last", "has no model.safetensors: the run is `diverged`"),
         (&diverged, "--last", "has no model.safetensors: the run is `diverged`\n"),
         (&sweep, "x.npy", "is a sweep, and holds a run for each trial"),
-        (&sweep, "x.npy", "hint: name the folder of one trial: none of them finished, or they have no order"),
+        (&sweep, "x.npy", "hint: name the folder of one trial: none of them finished: "),
         (lab.runs.to_str().unwrap(), "x.npy", "is a run of the lab: it trains no model"),
         (&runs, "x.npy", "holds 2 runs\n  = hint: the newest"),
         ("empty", "x.npy", "`empty` holds no run"),

@@ -7,9 +7,11 @@ use crate::{
 
 /// Fills in `t_max` and `total_steps`; errors are added to `problems`.
 pub fn resolve(spec: &mut Spec, steps: u64, steps_per_epoch: u64, problems: &mut Vec<Problem>) {
-    let total = match spec.schedule.interval {
-        Interval::Step => steps,
-        Interval::Epoch => steps.div_ceil(steps_per_epoch.max(1)),
+    let total = match (spec.schedule.interval, spec.schedule.curve_epochs) {
+        (Interval::Step, None) => steps,
+        (Interval::Step, Some(epochs)) => steps_per_epoch.saturating_mul(epochs),
+        (Interval::Epoch, None) => steps.div_ceil(steps_per_epoch.max(1)),
+        (Interval::Epoch, Some(epochs)) => epochs,
     };
     resolve_rule(&mut spec.schedule.rule, total, problems);
 }
@@ -49,7 +51,10 @@ fn fill(curve: &mut Curve, counts: u64, key: &str, problems: &mut Vec<Problem>) 
             if total < counts {
                 let message = format!("`total_steps = {total}` ends before the run does: it takes {counts}");
                 let problem = Problem::at_key(format!("{key}.one_cycle.total_steps"), message);
-                problems.push(problem.hint("leave `total_steps` out: it is then the length of the run"));
+                problems.push(
+                    problem
+                        .hint("leave it and `schedule.curve_epochs` out: it is then the length of the run"),
+                );
             }
             // PyTorch divides by zero there.
             if c.pct_start * total as f64 == 1.0 {

@@ -6,16 +6,16 @@ use std::fmt::Write;
 use super::{
     ReportError,
     comparison::Comparison,
-    configurations::{FINISHED, STOPPED},
+    configurations::FINISHED,
     difference_of_means::MeanDifference,
     grid::{self, Column},
-    grouping::{distinct, grouped},
+    grouping::distinct,
     key::short,
     metric::{Metric, Valued},
     notes::notes,
     order::{BESIDE, Question},
     ranking::{Candidate, Ranking},
-    run::{PLANNED, RUNNING, Run, UNFINISHED, varies_setting},
+    run::{PLANNED, Run, UNFINISHED, varies_setting},
     statistics::Estimate,
 };
 use crate::{host::escape_line, units};
@@ -61,6 +61,9 @@ impl Comparison {
     pub(super) fn verdict(&self, ranking: &Ranking, width: u16) -> String {
         let Ranking { metric, settings, .. } = ranking;
         let Some(best) = settings.first() else {
+            if ranking.has_final_models_alone(self) {
+                return "final model: not ranked, since nothing validated it\n".to_owned();
+            }
             let has_finished = self.runs.iter().any(|run| run.status == FINISHED);
             let why = if has_finished {
                 format!("no finished run has {}", metric.name)
@@ -320,35 +323,6 @@ impl Comparison {
         let pooled = "ran on different devices, whose times are taken together";
         say(pooled, &all(&|setting| setting.combinations[1] <= 1 && devices(setting) > 1));
         text
-    }
-
-    /// Lists runs that are not in the table, by how they ended.
-    pub(super) fn left_out(&self, ranking: &Ranking) -> String {
-        let ended = ranking.left_out.iter().map(|&place| (self.runs[place].status.as_str(), place));
-        let word = |(status, places): &(&str, Vec<usize>)| {
-            let numbers = self.numbers(places);
-            let status = match *status {
-                "finished" => format!("without {}", ranking.metric.name),
-                status => status.to_owned(),
-            };
-            let cost = |value: f64| ranking.metric.cost(value);
-            let values =
-                places.iter().filter_map(|&place| Some((place, ranking.metric.value(&self.runs[place])?)));
-            let best = values.min_by(|a, b| cost(a.1).total_cmp(&cost(b.1)));
-            let so_far = best.filter(|_| {
-                [UNFINISHED, RUNNING, "interrupted", "waiting", STOPPED].contains(&status.as_str())
-            });
-            let of = |place: usize| match places.len() {
-                1 => String::new(),
-                _ => format!(" of {}", self.numbered(&[place])),
-            };
-            let so_far = so_far
-                .map(|(place, best)| format!(", best so far {}{}", ranking.metric.word(best), of(place)));
-            let so_far = so_far.unwrap_or_default();
-            format!("{} {status} ({numbers}{so_far})", units::count(places.len() as u64))
-        };
-        let words: Vec<String> = grouped(ended).iter().map(word).collect();
-        if words.is_empty() { String::new() } else { format!("  not ranked: {}\n", words.join("; ")) }
     }
 }
 

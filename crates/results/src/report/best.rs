@@ -11,7 +11,7 @@ use super::{
     effects::judged_by,
     find::{Found, find_one},
     grid::Column,
-    grouping::distinct,
+    grouping::{distinct, grouped},
     metric::Metric,
     ranking::{Candidate, Ranking},
     run::{DAMAGED, DELETED, FOLD, PLANNED, RUNNING, Run, UNFINISHED},
@@ -127,27 +127,25 @@ pub struct BestRun {
 pub fn find_best_run(path: &str) -> Result<BestRun, ReportError> {
     match find_one(path)? {
         Found::Run(folder) => Ok(BestRun { folders: vec![folder.clone()], folder, setting: None }),
-        Found::Sweep(folder) => match BestSetting::of_sweep(&folder)? {
-            Some(best) => {
-                let lost = match best.lost {
-                    0 => String::new(),
-                    lost => format!("; damaged or deleted: {}", units::counted(lost as u64, "trial")),
-                };
-                let open = match best.open {
-                    [0, _] => String::new(),
-                    [open, all] => {
-                        format!("; not finished: {open} of {}", units::counted(all as u64, "trial"))
-                    }
-                };
-                let setting = Some(best.words + &lost + &open);
-                Ok(BestRun { folder: best.folder, setting, folders: best.folders })
-            }
-            None => {
-                let hint = "name the folder of one trial: none of them finished, or they have no order, since they are of \
-                            different tasks or are judged by different metrics";
-                Err(ReportError::Sweep { path: folder.display().to_string(), hint: hint.to_owned() })
-            }
-        },
+        Found::Sweep(folder) => {
+            let comparison = Comparison::from_runs(sweep::read(&folder, &mut None)?);
+            let Some(best) = BestSetting::new(&comparison) else {
+                let hint = format!("name the folder of one trial: {}", comparison.why_none_is_best());
+                return Err(ReportError::Sweep { path: folder.display().to_string(), hint });
+            };
+            let lost = match best.lost {
+                0 => String::new(),
+                lost => format!("; damaged or deleted: {}", units::counted(lost as u64, "trial")),
+            };
+            let open = match best.open {
+                [0, _] => String::new(),
+                [open, all] => {
+                    format!("; not finished: {open} of {}", units::counted(all as u64, "trial"))
+                }
+            };
+            let setting = Some(best.words + &lost + &open);
+            Ok(BestRun { folder: best.folder, setting, folders: best.folders })
+        }
     }
 }
 
@@ -178,6 +176,26 @@ impl Comparison {
             _ => " (its luckiest fold: others did worse)",
         };
         format!("  {}{luck}\n", escape_line(&self.runs[best.places[0]].path))
+    }
+
+    /// Why no setting is the best.
+    fn why_none_is_best(&self) -> String {
+        if !self.runs.iter().any(|run| run.status == FINISHED) {
+            let ended = grouped(self.runs.iter().map(|run| (run.status.as_str(), ())));
+            let counts = ended.iter().map(|(status, runs)| format!("{} {status}", runs.len()));
+            return format!("none of them finished: {}", counts.collect::<Vec<_>>().join(", "));
+        }
+        if let Some(words) = self.task_difference() {
+            return words;
+        }
+        let all: Vec<usize> = (0..self.runs.len()).collect();
+        match Metric::declared(&self.runs, &all) {
+            judged if judged.len() > 1 => self.in_words(&judged),
+            _ if self.runs.iter().any(Run::is_final_model) => {
+                "they are final models, which nothing ranks".to_owned()
+            }
+            _ => "none of them has a value of what it monitors".to_owned(),
+        }
     }
 
     /// Whether the sweep of a setting judges single trials, so that `sweep.repeats` is refused.

@@ -75,8 +75,9 @@ const NOT_THE_MACHINE: [&str; 14] = [
 
 /// Whether a spec key only affects what is recorded, and when.
 pub(super) fn is_of_record(key: &str) -> bool {
-    const RECORD: [&str; 6] = [
+    const RECORD: [&str; 7] = [
         "description",
+        "final_model",
         "logging.flush_every",
         "logging.flush_every_s",
         "logging.trace",

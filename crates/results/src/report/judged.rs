@@ -100,7 +100,7 @@ impl Comparison {
     }
 
     /// `runs are judged by different metrics: validation loss (#1, 2), validation accuracy (#3)`.
-    fn in_words(&self, judged: &[Judged]) -> String {
+    pub(super) fn in_words(&self, judged: &[Judged]) -> String {
         let one = |(metric, places): &Judged| format!("{} ({})", metric.name, self.numbers(places));
         let all = distinct(judged.iter().map(one)).join(", ");
         format!("runs are judged by different metrics: {all}")

@@ -102,6 +102,11 @@ impl Entry {
         self.runs.iter().any(is_open)
     }
 
+    /// Whether it is the final model of a run, which no validation ranks.
+    fn is_final_model(&self) -> bool {
+        self.runs.iter().all(Run::is_final_model)
+    }
+
     /// Its own tags and those of its trials.
     pub(super) fn tags(&self) -> Vec<&str> {
         distinct(self.runs.iter().flat_map(|run| &run.tags).map(String::as_str))
@@ -204,6 +209,7 @@ pub fn list(request: &ListRequest<'_>, width: usize) -> Result<String, ReportErr
                 "status": entry.status(),
                 "metric": entry.monitor(),
                 "value": entry.value(),
+                "final_model": entry.is_final_model(),
                 "tags": entry.tags(),
             })
         };
@@ -274,9 +280,12 @@ fn columns_without(entries: &[Entry], without: Without) -> (Vec<Column>, Vec<Str
         let own = folder.and_then(|folder| entry.folder.strip_prefix(folder).ok());
         own.unwrap_or(&entry.folder).display().to_string()
     });
-    columns.words("status", |entry| match without >= Without::States {
-        true => entry.status_in_short(),
-        false => entry.status(),
+    columns.words("status", |entry| {
+        let status = match without >= Without::States {
+            true => entry.status_in_short(),
+            false => entry.status(),
+        };
+        if entry.is_final_model() { format!("{status}, final model") } else { status }
     });
     columns.numbers(&best, |entry| entry.value().map(units::number).unwrap_or_default());
     if common.is_none() {

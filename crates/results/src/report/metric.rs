@@ -32,6 +32,8 @@ pub(super) struct Metric {
     /// Whether to use each run's last value: only some of the runs monitor this metric and so have its value
     /// at their best epoch.
     pub(super) is_last: bool,
+    /// Whether it ranks final models, too: their training loss says nothing, unless it is asked for.
+    ranks_final: bool,
     /// The least and the largest value that it can have.
     range: [f64; 2],
     word: fn(f64) -> String,
@@ -122,6 +124,7 @@ impl Metric {
             more_is_better: more_is_better(full),
             is_learned: !is_machines,
             is_last: distinct(monitor_it.map(|run| run.monitor() == full)).len() > 1,
+            ranks_final: true,
             range,
             word,
             key,
@@ -146,12 +149,16 @@ impl Metric {
         let groups = grouped(places.iter().map(|place| (monitor(place).unwrap_or(first), *place)));
         let declared = groups.into_iter().map(|(name, places)| {
             // All of these runs monitor it.
-            (Self { is_last: false, ..Self::from_key(Key::full(name), runs) }, places)
+            let ranks_final = name != TRAIN_LOSS;
+            (Self { is_last: false, ranks_final, ..Self::from_key(Key::full(name), runs) }, places)
         });
         declared.collect()
     }
 
     pub(super) fn value(&self, run: &Run) -> Option<f64> {
+        if !self.ranks_final && run.is_final_model() {
+            return None;
+        }
         let text = if self.is_last { run.learned_last(self.full_name()) } else { self.key.value(run) };
         text?.parse().ok().filter(|value: &f64| !value.is_nan())
     }

@@ -4,12 +4,12 @@ use std::fmt::Write;
 
 use super::{
     comparison::Comparison,
-    configurations::STOPPED,
+    configurations::{FINISHED, STOPPED},
     dependence::Dependence,
-    grouping::distinct,
+    grouping::{distinct, grouped},
     metric::Metric,
     ranking::{Candidate, Ranking},
-    run::Run,
+    run::{RUNNING, Run, UNFINISHED},
 };
 use crate::units;
 
@@ -95,4 +95,40 @@ pub(super) fn notes(comparison: &Comparison, ranking: &Ranking) -> String {
                  (Nadeau and Bengio, 2003)";
     }
     text + "\n"
+}
+
+impl Comparison {
+    /// Lists runs that are not in the table, by how they ended.
+    pub(super) fn left_out(&self, ranking: &Ranking) -> String {
+        const FINAL: &str = "final model";
+        let ended = ranking.left_out.iter().map(|&place| match &self.runs[place] {
+            run if run.status == FINISHED && run.is_final_model() => (FINAL, place),
+            run => (run.status.as_str(), place),
+        });
+        let word = |(status, places): &(&str, Vec<usize>)| {
+            let numbers = self.numbers(places);
+            let status = match *status {
+                FINAL if places.len() > 1 => format!("{FINAL}s"),
+                FINISHED => format!("without {}", ranking.metric.name),
+                status => status.to_owned(),
+            };
+            let cost = |value: f64| ranking.metric.cost(value);
+            let values =
+                places.iter().filter_map(|&place| Some((place, ranking.metric.value(&self.runs[place])?)));
+            let best = values.min_by(|a, b| cost(a.1).total_cmp(&cost(b.1)));
+            let so_far = best.filter(|_| {
+                [UNFINISHED, RUNNING, "interrupted", "waiting", STOPPED].contains(&status.as_str())
+            });
+            let of = |place: usize| match places.len() {
+                1 => String::new(),
+                _ => format!(" of {}", self.numbered(&[place])),
+            };
+            let so_far = so_far
+                .map(|(place, best)| format!(", best so far {}{}", ranking.metric.word(best), of(place)));
+            let so_far = so_far.unwrap_or_default();
+            format!("{} {status} ({numbers}{so_far})", units::count(places.len() as u64))
+        };
+        let words: Vec<String> = grouped(ended).iter().map(word).collect();
+        if words.is_empty() { String::new() } else { format!("  not ranked: {}\n", words.join("; ")) }
+    }
 }

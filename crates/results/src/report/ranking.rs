@@ -146,6 +146,12 @@ impl Ranking {
         Ok(Self { metric: metric.clone(), keys, settings, pairs: 0, each, status, left_out })
     }
 
+    /// Whether all that would be ranked are final models.
+    pub(super) fn has_final_models_alone(&self, comparison: &Comparison) -> bool {
+        let mut all = self.left_out.iter().map(|&place| &comparison.runs[place]);
+        self.settings.is_empty() && !self.left_out.is_empty() && all.all(Run::is_final_model)
+    }
+
     /// `#12 lr 0.03 width 32`.
     pub(super) fn name(&self, comparison: &Comparison, setting: &Candidate) -> String {
         self.name_of(comparison, &setting.places, setting.values.iter().map(String::as_str))

@@ -288,6 +288,11 @@ impl Run {
         self.axis("logging.policy") == Some("per_epoch")
     }
 
+    /// Whether it is the final model of another run, which no validation ranks.
+    pub(super) fn is_final_model(&self) -> bool {
+        self.axis("final_model") == Some("true") && self.figure("best_value").is_none()
+    }
+
     /// The metric it is judged by.
     pub(super) fn monitor(&self) -> &str {
         self.axis("trainer.monitor").unwrap_or("validation.loss")

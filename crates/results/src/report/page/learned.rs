@@ -67,7 +67,8 @@ impl Content<'_> {
                 _ => (format!("-{number}"), format!(": {}", self.comparison.task_name(ranking).trim())),
             };
             // Runs that learn the same are not ranked by it.
-            let is_about_times = metric.is_none() && self.is_about_times(ranking);
+            let is_final = ranking.has_final_models_alone(self.comparison);
+            let is_about_times = metric.is_none() && !is_final && self.is_about_times(ranking);
             if !is_about_times || self.comparison.runs.len() == 1 {
                 self.verdict(&mut headline, ranking);
             }
@@ -128,7 +129,10 @@ impl Content<'_> {
             let words = match (best.is_empty(), run.number("final_train_loss")) {
                 _ if run.status == RUNNING => format!("{RUNNING}: {}", progress(run, false)),
                 (false, _) => format!("{}: best {best}", run.status),
-                (true, Some(loss)) => format!("{}: train loss {}", run.status, units::number(loss)),
+                (true, Some(loss)) => {
+                    let what = if run.is_final_model() { "final model, " } else { "" };
+                    format!("{}: {what}train loss {}", run.status, units::number(loss))
+                }
                 (true, None) => run.status.clone(),
             };
             html.prose("verdict", &words);
