@@ -24,6 +24,7 @@ mod devices;
 mod docs;
 mod ends;
 mod experiments;
+mod forecast;
 mod fuzz;
 mod gpu;
 mod groups;
