@@ -1,13 +1,18 @@
-//! `runner check SPEC.toml`: prints what would happen. Writes nothing and runs nothing.
+//! `runner check SPEC.toml`: prints what would happen. Writes nothing, and throws away the steps that it measures.
 
-use std::collections::HashMap;
+use std::{
+    collections::HashMap,
+    time::{Duration, Instant},
+};
 
 use super::{
     advise,
-    args::{CheckOptions, RunOptions},
+    args::{CheckOptions, Jobs, idle_option},
     describe::describe,
     describe_lab,
+    forecast::{Conditions, forecast},
     machine::{machine, machine_for},
+    run::jobs_at_once,
     scale,
     terminal::fit,
 };
@@ -20,24 +25,25 @@ use crate::{
 };
 
 /// Runs the command.
-pub fn check(options: &CheckOptions) -> Result<Exit, Exit> {
-    let run = &options.run;
+pub fn check(all: &CheckOptions) -> Result<Exit, Exit> {
+    let run = &all.run;
     let loaded = spec::read(&run.spec(), &run.overrides()).map_err(|failure| refuse(&failure))?;
-    check_read(options, &loaded)
+    check_read(all, &loaded)
 }
 
 /// The same for a spec that was read already.
-pub fn check_read(options: &CheckOptions, loaded: &Loaded) -> Result<Exit, Exit> {
-    let CheckOptions { run: options, advise, hosts, link } = options;
+pub fn check_read(all: &CheckOptions, loaded: &Loaded) -> Result<Exit, Exit> {
+    let CheckOptions { run: options, advise, hosts, link, .. } = all;
     options.too_many_threads().iter().for_each(warn);
+    idle_option(&[("--jobs", all.jobs.is_some())], loaded.is_sweep()).iter().for_each(warn);
     match loaded {
         Loaded::Train(experiment) => {
             options.idle_virtual_gpus(experiment).iter().for_each(warn);
             let machine = machine_for(options.virtual_gpus, experiment);
-            let page = |planned: &Trial, datasets: &mut Datasets| {
-                Ok(describe(planned, &machine, &*datasets.open(&planned.spec)?))
+            let page = |prepared: &[Prepared<Trial>], begun: Instant, datasets: &mut Datasets| {
+                pages(all, experiment, (prepared, &machine, begun.elapsed()), datasets)
             };
-            let shown = show(options, experiment, &machine, Datasets::new(&machine), page)?;
+            let shown = show(all, experiment, &machine, Datasets::new(&machine), page)?;
             match (hosts, link) {
                 _ if shown != Exit::Done => Ok(shown),
                 (Some(hosts), Some(link)) => scale::predict(options, experiment, hosts, link.0),
@@ -50,37 +56,78 @@ pub fn check_read(options: &CheckOptions, loaded: &Loaded) -> Result<Exit, Exit>
         }
         Loaded::Lab(experiment) => {
             let machine = machine(options.virtual_gpus, true);
-            let page = |planned: &LabTrial, (): &mut ()| Ok(describe_lab::describe(planned));
-            show(options, experiment, &machine, (), page)
+            let page = |prepared: &[Prepared<LabTrial>], _, (): &mut ()| {
+                let first = first_run(prepared).map(|(_, planned)| describe_lab::describe(planned));
+                Ok([String::new(), first.unwrap_or_default()])
+            };
+            show(all, experiment, &machine, (), page)
         }
     }
 }
 
+/// The lines on a sweep as a whole, and the page of the first trial that runs.
+fn pages(
+    CheckOptions { run: options, jobs, .. }: &CheckOptions,
+    experiment: &Experiment,
+    (prepared, machine, planned): (&[Prepared<Trial>], &Machine, Duration),
+    datasets: &mut Datasets,
+) -> Result<[String; 2], Vec<Problem>> {
+    let runs = prepared.iter().enumerate().filter_map(|(index, own)| match own {
+        Prepared::Run(planned) => Some((index, &**planned)),
+        _ => None,
+    });
+    let trials: Vec<(usize, &Trial)> = runs.collect();
+    let Some((_, first)) = trials.first() else { return Ok([String::new(), String::new()]) };
+    let placement = Placement::new(prepared, machine, experiment.share);
+    let conditions = Conditions {
+        runs_dir: &options.runs_dir,
+        jobs: jobs.map_or(1, |jobs| jobs_at_once(jobs, placement.as_ref())).min(trials.len()),
+        is_sweep: experiment.is_sweep(),
+        stops_early: experiment.stop.is_some(),
+        machine,
+        planned,
+    };
+    let forecast = forecast(&trials, datasets, &conditions)?;
+    let dataset = datasets.open(&first.spec)?;
+    let describe = |lines| describe(first, machine, &dataset, (&forecast.first, lines));
+    if !experiment.is_sweep() {
+        return Ok([String::new(), describe(&forecast.lines)]);
+    }
+    let lines = forecast.lines.iter().map(|(name, value)| format!("  {name:<10} {value}\n"));
+    Ok([format!("\n{}", lines.collect::<String>()), describe(&[])])
+}
+
 /// Prints the table of trials, and the page of the first trial that runs.
 fn show<P: Planned>(
-    options: &RunOptions,
+    CheckOptions { run: options, jobs, .. }: &CheckOptions,
     experiment: &Experiment<P::Spec>,
     machine: &Machine,
     mut shared: P::Shared,
-    page: impl FnOnce(&P, &mut P::Shared) -> Result<String, Vec<Problem>>,
+    page: impl FnOnce(&[Prepared<P>], Instant, &mut P::Shared) -> Result<[String; 2], Vec<Problem>>,
 ) -> Result<Exit, Exit> {
-    let prepared: Vec<Prepared<P>> = prepare(experiment, &mut shared, machine, options.thread_count())
+    let begun = Instant::now();
+    let jobs = jobs.filter(|_| P::SIDE_BY_SIDE).map_or(1, Jobs::count);
+    let jobs = jobs.clamp(1, experiment.trials.len().max(1));
+    let threads = (options.thread_count() / jobs).max(1);
+    let prepared: Vec<Prepared<P>> = prepare(experiment, &mut shared, machine, threads)
         .map_err(|problems| refuse(&experiment.failure(problems)))?;
     // One trial is shown in detail; the table lists all of them.
-    let first = first_run(&prepared).filter(|_| !options.quiet);
-    let on_page = match first.map(|(index, planned)| (index, page(planned, &mut shared))) {
+    let first = first_run(&prepared).filter(|_| !options.quiet).map(|(index, _)| index);
+    let [of_sweep, on_page] = match first.map(|index| (index, page(&prepared, begun, &mut shared))) {
         Some((index, Err(problems))) => {
             return Err(refuse(&experiment.failure(problems.into_iter().map(|p| (index, p)))));
         }
-        Some((index, Ok(page))) if experiment.is_sweep() => format!("\ntrial {index}: {page}"),
-        Some((_, Ok(page))) => page,
-        None => String::new(),
+        Some((index, Ok([sweep, page]))) if experiment.is_sweep() => {
+            [sweep, format!("\ntrial {index}: {page}")]
+        }
+        Some((_, Ok(pages))) => pages,
+        None => [String::new(), String::new()],
     };
     // The page already shows its own notes.
     run::warnings(experiment, &prepared, &on_page).print();
     let table = (experiment.is_sweep() && !options.quiet)
         .then(|| trials(experiment, &prepared) + &placed(experiment, &prepared, machine));
-    let text = table.unwrap_or_default() + &on_page;
+    let text = table.unwrap_or_default() + &of_sweep + &on_page;
     let printed = print(&fit(&text));
     let missing = prepared.iter().enumerate().filter_map(|(index, prepared)| match prepared {
         Prepared::Missing(problem) => Some((index, (**problem).clone())),

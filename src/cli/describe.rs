@@ -1,16 +1,12 @@
 //! Describes one planned trial, for `runner check`.
 
-use super::{
-    measure::{self, MeasuredOn, Measurement},
-    page::Page,
-};
+use super::page::Page;
 use crate::{
     data::Dataset,
     plan::{DeviceId, Engine, Machine, Movement, Trial, sum_of, transfers},
-    program::{Role, StepSource},
+    program::StepSource,
     record::{self, cause, devices_in_words, text_table, too_busy},
-    report::Estimate,
-    run::bf16_unit,
+    run::{Rehearsal, Unmeasured, bf16_unit},
     spec::{Every, Rule},
     train::LrScheduler,
     units,
@@ -20,14 +16,17 @@ use crate::{
 /// all of them.
 const NOTES: usize = 8;
 
-/// A file that is to survive a power cut takes longer than this, in seconds.
-const SHORT_S: f64 = 1e-3;
-
 /// About how many steps of a schedule are looked at for its highest rate.
 const MOST_LOOKS: u64 = 10_000;
 
-/// The page: a line per fact, the layers as a table.
-pub fn describe(trial: &Trial, machine: &Machine, dataset: &Dataset) -> String {
+/// The page: a line per fact, the layers as a table. `measured` is what a rehearsal found; `lines` are names and values to show with
+/// the others.
+pub fn describe(
+    trial: &Trial,
+    machine: &Machine,
+    dataset: &Dataset,
+    (measured, lines): (&Result<Rehearsal, Unmeasured>, &[(&str, String)]),
+) -> String {
     let mut page = Page::new(&trial.spec.name);
     page.row("devices", devices_in_words(&trial.devices.requested, &trial.devices.used_names()));
     page.more(trial.devices.note.clone());
@@ -37,7 +36,7 @@ pub fn describe(trial: &Trial, machine: &Machine, dataset: &Dataset) -> String {
     page.row("optimizer", optimizer(trial));
     steps(&mut page, trial);
     checkpoints(&mut page, trial);
-    cost(&mut page, trial, dataset);
+    cost(&mut page, trial, measured);
     page.row("engine", record::engine(trial));
     page.more(compiled_step(trial, machine));
     if let Some(unit) = bf16_unit(trial) {
@@ -51,6 +50,7 @@ pub fn describe(trial: &Trial, machine: &Machine, dataset: &Dataset) -> String {
     }
     moves(&mut page, trial);
     memory(&mut page, trial, machine);
+    lines.iter().for_each(|(name, value)| page.row(name, value));
     page.build();
     page.into_text()
 }
@@ -211,27 +211,16 @@ fn steps(page: &mut Page, trial: &Trial) {
 fn checkpoints(page: &mut Page, trial: &Trial) {
     let Some(rule) = &trial.spec.checkpoint else { return };
     let (often, count) = match rule.every {
-        Every::Epochs(n) => {
-            (units::counted(n, "epoch"), Some(trial.steps / trial.steps_per_epoch.max(1) / n))
-        }
-        Every::Steps(n) => (units::counted(n, "step"), Some(trial.steps / n)),
+        Every::Epochs(n) => (units::counted(n, "epoch"), Some(trial.checkpoints(0.0))),
+        Every::Steps(n) => (units::counted(n, "step"), Some(trial.checkpoints(0.0))),
         Every::Minutes(n) => (format!("{} min", units::exact(n)), None),
     };
-    let own_s = count
-        .map(|count| trial.lower_bound.settled_s(trial.threads) * trial.steps as f64 / count.max(1) as f64);
-    let count = count.map_or(String::new(), |count| format!(", {} in all", units::count(count.max(1))));
-    let layout = &trial.programs.layout;
-    let numbers = [Role::Values, Role::State, Role::Best].into_iter().filter_map(|role| layout.of_role(role));
-    let bytes = 4 * numbers.map(|slice| slice.len as u64).sum::<u64>();
-    page.row("checkpoint", format!("every {often}{count}; {} each", units::bytes(bytes)));
-    let key = rule.every.name();
-    let short = own_s.filter(|own_s| *own_s < SHORT_S).map(units::seconds);
-    page.more(short.map(|steps| {
-        format!("each follows some {steps} of steps, and writing it takes longer: a larger `checkpoint.{key}` saves time")
-    }));
+    let count = count.map_or(String::new(), |count| format!(", {} in all", units::count(count)));
+    let bytes = units::bytes(4 * trial.saved_numbers());
+    page.row("checkpoint", format!("every {often}{count}; {bytes} each"));
 }
 
-fn cost(page: &mut Page, trial: &Trial, dataset: &Dataset) {
+fn cost(page: &mut Page, trial: &Trial, measured: &Result<Rehearsal, Unmeasured>) {
     let lower_bound = &trial.lower_bound;
     let instructions = units::counted(trial.programs.train.instructions.len() as u64, "instruction");
     let on = if trial.world_size() == 1 { "" } else { ", on the first device" };
@@ -243,49 +232,29 @@ fn cost(page: &mut Page, trial: &Trial, dataset: &Dataset) {
             units::bytes(lower_bound.cost.bytes as u64)
         ),
     );
-    let parts = lower_bound.by(trial.threads);
-    let measured = measure::step(trial, dataset);
-    let measured = match measured.map(|step| step.map(|step| (too_busy(step.others), step))) {
-        Ok(Some((Some(words), _))) => format!("not measured: {words}"),
-        Ok(Some((None, Measurement { step_s, rows, instrument, .. }))) => {
-            // The choice of the engine measured the same.
-            let tried_s = trial.engine_reason.tried_s(trial.threads).filter(|_| rows == MeasuredOn::Blank);
-            let step_s = tried_s.map_or(step_s, |[_, step_s]| step_s);
-            let alone = if trial.world_size() > 1 { ", without the all-reduce" } else { "" };
-            let rows = match rows {
-                MeasuredOn::File => "rows of the file",
-                MeasuredOn::Blank if trial.facts.in_file() => "blank rows, without reading any from the file",
-                MeasuredOn::Blank => "blank rows",
-            };
-            let timing = instrument.map(timing).unwrap_or_default();
-            format!("{} measured on {rows}{alone}{timing}", units::seconds(step_s))
-        }
-        Ok(None) => format!("not measured: longer than {}", units::seconds(measure::LONGEST_STEP_S)),
-        Err(e) => format!("not measured: {e}"),
+    let measured = match measured {
+        Ok(own) => Some(match too_busy(own.others) {
+            Some(words) => format!("not measured: {words}"),
+            None => format!("{} measured", units::seconds(own.step_s)),
+        }),
+        Err(Unmeasured::NotHere) => None,
+        Err(why) => Some(format!("not measured: {why}")),
     };
     if trial.engine.is_gpu() && !lower_bound.rates.processor.is_gpu() {
         // These rates are the CPU's; GPU estimates are shown with the engine.
-        let more = "; `runner devices --measure` measures the rates that an estimate is made of";
-        return page.more([format!("{measured}{more}")]);
+        let more = "`runner devices --measure` measures the rates that an estimate is made of";
+        return page.more(measured.map(|measured| format!("{measured}; {more}")));
     }
     let of_several = lower_bound.rates.processor.is_gpu() && trial.world_size() > 1;
     let of = if of_several { " of the slowest GPU" } else { "" };
-    page.more([format!(
-        "about {} by {} rates{of}, bound by {}; {measured}",
+    let parts = lower_bound.by(trial.threads);
+    let about = format!(
+        "about {} by {} rates{of}, bound by {}",
         units::seconds(parts.total_s()),
         lower_bound.rates.origin.name(),
         cause(parts.bound(), lower_bound.rates.processor)
-    )]);
-}
-
-/// `, to which timing its phases adds 0.26 % (0.10 % to 0.40 %)`; no figure of what is less than the noise.
-fn timing(adds: Estimate) -> String {
-    let [low, high] = adds.interval.unwrap_or([adds.median; 2]);
-    if low <= 0.0 {
-        return "; what timing its phases adds is less than this machine's noise now".to_owned();
-    }
-    let [median, low, high] = [adds.median, low, high].map(units::percent);
-    format!(", to which timing its phases adds {median} ({low} to {high})")
+    );
+    page.more([measured.map_or(about.clone(), |measured| format!("{about}; {measured}"))]);
 }
 
 /// What is copied between host and devices, and read from files: exact bytes, one line per kind.
@@ -346,19 +315,6 @@ pub(super) fn flop(value: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn what_noise_hides_is_no_figure() {
-        let adds = |median, interval| timing(Estimate { count: 9, median, interval });
-        assert_eq!(
-            adds(0.0026, Some([0.001, 0.004])),
-            ", to which timing its phases adds 0.26 % (0.10 % to 0.40 %)"
-        );
-        let lost = "; what timing its phases adds is less than this machine's noise now";
-        assert_eq!(adds(0.01, Some([-0.5603, 81.449])), lost);
-        assert_eq!(adds(-0.01, Some([-0.56, -0.001])), lost);
-        assert_eq!(adds(0.0, None), lost);
-    }
 
     #[test]
     fn flop_with_prefixes() {

@@ -1,5 +1,5 @@
-//! Measures a step's time, to show it beside its estimate, and the cost of timing its phases: runs a few
-//! steps on blank rows, or on rows of the file if steps fetch their rows from it.
+//! Measures a step that no run has: that of one of many hosts. Runs a few steps on blank rows, or on rows of the file if steps
+//! fetch their rows from it.
 
 use std::time::{Duration, Instant};
 
@@ -9,9 +9,7 @@ use crate::{
     device::{DeviceError, Grain},
     host::load::{self, Use},
     plan::{DeviceId, ReadCost, Trial},
-    report::Estimate,
     run::{Stepper, executor},
-    train,
 };
 
 /// Approximate duration of a measurement.
@@ -27,22 +25,8 @@ pub const LONGEST_STEP_S: f64 = 0.5;
 pub struct Measurement {
     /// The median time on a full batch, in seconds.
     pub step_s: f64,
-    /// The rows used.
-    pub rows: MeasuredOn,
-    /// What timing the phases adds, relative to a block without it; from pairs of blocks with and without.
-    /// `None` if a run of this trial only times blocks.
-    pub instrument: Option<Estimate>,
     /// Share of the processors' time that others took meanwhile, where the step needs these.
     pub others: f64,
-}
-
-/// The rows that a step was measured on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum MeasuredOn {
-    /// Rows in memory that are all the same.
-    Blank,
-    /// Rows of the run's own file, as fetched by the steps.
-    File,
 }
 
 /// Measures a step; `None` if it would take longer than [`LONGEST_STEP_S`].
@@ -58,17 +42,11 @@ pub fn step(trial: &Trial, dataset: &Dataset) -> Result<Option<Measurement>, Dev
         [first, ..] if first.is_real_gpu() => return Ok(None),
         _ => DeviceId::Cpu,
     };
-    let grain = train::grain(trial);
-    // Many short blocks are better than few long ones: the median then ignores blocks that other processes
-    // disturbed.
-    let short = (LONG.as_secs_f64() / 128.0 / about_s) as usize; // the cast saturates
-    let steps = if grain == Grain::Phases { steps.min(short.max(1)) } else { steps };
     let executor = executor(trial, place, (*trial.programs).clone(), RankLink::Alone)?;
     let file = match (&dataset.train.features, trial.lower_bound.fetch) {
         (Store::File(rows), Some(ReadCost { in_step: true, .. })) => Some((rows, &dataset.train.targets)),
         _ => None,
     };
-    let rows = if file.is_some() { MeasuredOn::File } else { MeasuredOn::Blank };
     let mut stepper = match file {
         Some(file) => {
             let mut stepper = Stepper::from_file(trial, executor, steps, MOST_NUMBERS, file)?;
@@ -81,26 +59,20 @@ pub fn step(trial: &Trial, dataset: &Dataset) -> Result<Option<Measurement>, Dev
         }
         None => Stepper::new(trial, executor, steps, MOST_NUMBERS)?,
     };
-    let (mut plain, mut extra) = (Vec::new(), Vec::new());
+    let mut times = Vec::new();
     let before = load::sample().filter(|_| place == DeviceId::Cpu);
     let begun = Instant::now();
     // The first block only fills the caches.
-    while plain.len() < 2 || begun.elapsed() < LONG {
-        let without = stepper.block(Grain::Blocks)?;
-        if grain == Grain::Phases {
-            extra.push(stepper.block(grain)? / without - 1.0);
-        }
-        plain.push(without);
+    while times.len() < 2 || begun.elapsed() < LONG {
+        times.push(stepper.block(Grain::Blocks)?);
         if begun.elapsed() > 8 * LONG {
             break;
         }
     }
     let used = before.zip(load::sample()).and_then(|(before, after)| Use::between(&before, &after));
-    plain.sort_unstable_by(f64::total_cmp);
+    times.sort_unstable_by(f64::total_cmp);
     Ok(Some(Measurement {
-        step_s: plain[plain.len() / 2] / stepper.steps() as f64,
-        rows,
-        instrument: Estimate::from_values(&extra).filter(|estimate| estimate.count > 5),
+        step_s: times[times.len() / 2] / stepper.steps() as f64,
         others: used.map_or(0.0, |used| used.others),
     }))
 }

@@ -164,10 +164,7 @@ fn place<P: Kind>(
 ) {
     let placement = Placement::new(prepared, machine, session.share());
     let Some((jobs, placement)) = start.jobs.zip(placement) else { return };
-    let count = match jobs {
-        Jobs::Auto => placement.auto,
-        Jobs::Count(wanted) => placement.most.min(wanted.into()),
-    };
+    let count = jobs_at_once(jobs, Some(&placement));
     let is_told = verbosity(start) != Verbosity::Quiet && jobs.count() > count;
     if let (Jobs::Count(wanted), true) = (jobs, is_told) {
         let [gpus, trials] = [(machine.gpus.len(), "GPU"), (count, "trial")];
@@ -177,6 +174,15 @@ fn place<P: Kind>(
         ));
     }
     session.set_jobs(count);
+}
+
+/// How many trials run side by side, as GPUs allow it.
+pub(super) fn jobs_at_once(jobs: Jobs, placement: Option<&Placement>) -> usize {
+    match (jobs, placement) {
+        (_, None) => jobs.count(),
+        (Jobs::Auto, Some(placement)) => placement.auto,
+        (Jobs::Count(wanted), Some(placement)) => placement.most.min(wanted.into()),
+    }
 }
 
 fn verbosity(start: &StartOptions) -> Verbosity {

@@ -253,8 +253,8 @@ fn a_word_that_is_nearly_a_command() {
              happen, and starts nothing\n",
         ),
         (
-            "check spec.toml --jobs 4",
-            "error: `--jobs` is an option of `runner run`\n  = hint: leave it out: `check` starts no run\n",
+            "parity spec.toml --jobs 4",
+            "error: `--jobs` is an option of `runner run`\n  = hint: leave it out: `parity` starts no run\n",
         ),
         (
             "sweep spec.toml",

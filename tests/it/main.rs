@@ -26,6 +26,7 @@ mod ends;
 mod experiments;
 mod final_model;
 mod folds_in_order;
+mod forecast;
 mod fuzz;
 mod gpu;
 mod groups;

@@ -28,7 +28,7 @@ pub use options::{
 };
 pub use scale::{HostCounts, LinkOption};
 use start::MOST_VIRTUAL_GPUS;
-pub use start::{CheckOptions, Jobs, ParityOptions, RefitOptions, RunOptions, StartOptions};
+pub use start::{CheckOptions, Jobs, ParityOptions, RefitOptions, RunOptions, StartOptions, idle_option};
 
 /// A parsed command line.
 pub struct Parsed {

@@ -97,9 +97,14 @@ impl StartOptions {
     pub fn idle_sweep_options(&self, is_sweep: bool) -> Option<String> {
         let options =
             [("--jobs", self.jobs.is_some()), ("--share", self.share), ("--fail-fast", self.fail_fast)];
-        let (idle, _) = options.into_iter().find(|(_, is_given)| *is_given && !is_sweep)?;
-        Some(format!("`{idle}` changes nothing: this is one run, and not a sweep"))
+        idle_option(&options, is_sweep)
     }
+}
+
+/// A sentence on the first of these options, all for sweeps, that is given for one run.
+pub fn idle_option(options: &[(&str, bool)], is_sweep: bool) -> Option<String> {
+    let (idle, _) = options.iter().find(|(_, is_given)| *is_given && !is_sweep)?;
+    Some(format!("`{idle}` changes nothing: this is one run, and not a sweep"))
 }
 
 /// The number of trials that run side by side.
@@ -193,6 +198,9 @@ impl RunOptions {
 pub struct CheckOptions {
     #[command(flatten)]
     pub run: RunOptions,
+    /// Foretell a sweep whose trials run side by side, as `run --jobs` has them
+    #[arg(long, value_name = "N|auto")]
+    pub jobs: Option<Jobs>,
     /// Try other batch sizes, engines, threads, placements and logging policies for some seconds, and say what is faster
     #[arg(long)]
     pub advise: bool,

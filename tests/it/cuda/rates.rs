@@ -364,8 +364,7 @@ fn without_measured_rates_nothing_is_said_of_what_bounds_a_gpu() {
     let Some(sim) = Sim::get() else { return };
     assert_eq!(largest(&sim, &[], &[]), "nothing is said");
     let check = sim.runner(&Sandbox::new(LINREG), &["check", "spec.toml"], &[]);
-    let words =
-        "measured on blank rows; `runner devices --measure` measures the rates that an estimate is made of";
+    let words = "; `runner devices --measure` measures the rates that an estimate is made of";
     assert!(check.stdout.contains(words), "{check:?}");
     assert!(check.stdout.contains("a step may take, as estimated: "), "{check:?}");
     // A damaged rate file counts as missing.

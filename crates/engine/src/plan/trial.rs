@@ -17,8 +17,8 @@ use super::{
     shapes::LayerRow,
 };
 use crate::{
-    program::{Programs, is_large},
-    spec::{Optimizer, Schedule, Shared, Spec},
+    program::{Programs, Role, is_large},
+    spec::{Every, Optimizer, Schedule, Shared, Spec},
 };
 
 /// A spec and its plan. It dereferences to the plan.
@@ -89,6 +89,35 @@ impl Trial {
         let alone = self.world_size() == 1 && self.chunks.is_none() && !self.facts.in_file();
         let length = RunLength::new(&self.spec, self.facts, self.programs.train.batch);
         if alone { length.stretch(&self.spec, epoch) } else { 1 }
+    }
+
+    /// Passes over the validation rows, if nothing ends the run early.
+    pub fn validations(&self) -> u64 {
+        RunLength::new(&self.spec, self.facts, self.programs.train.batch).validations
+    }
+
+    /// A pass over the validation rows, as a number of steps with as much arithmetic.
+    pub fn validation_steps(&self) -> f64 {
+        let Some(pass) = &self.programs.validate else { return 0.0 };
+        let chunks = self.facts.validation_rows as f64 / pass.batch.max(1) as f64;
+        chunks * pass.cost().flops / self.programs.train.cost().flops.max(1.0)
+    }
+
+    /// Checkpoints of a run that takes `seconds`, if nothing ends it early: those that are due, and that at its end.
+    pub fn checkpoints(&self, seconds: f64) -> u64 {
+        let of = |every: u64, all: u64| all / every + u64::from(!all.is_multiple_of(every));
+        match self.spec.checkpoint.as_ref().map(|rule| &rule.every) {
+            None => 0,
+            Some(Every::Epochs(n)) => of(*n, self.steps.div_ceil(self.steps_per_epoch.max(1))),
+            Some(Every::Steps(n)) => of(*n, self.steps),
+            Some(Every::Minutes(n)) => (seconds / (60.0 * n)) as u64 + 1, // the cast saturates
+        }
+    }
+
+    /// Numbers of a checkpoint: parameters, the optimizer's state, and the weights of the best validation.
+    pub fn saved_numbers(&self) -> u64 {
+        let of_role = |role| self.programs.layout.of_role(role).map_or(0, |slice| slice.len as u64);
+        [Role::Values, Role::State, Role::Best].into_iter().map(of_role).sum()
     }
 
     pub fn steps_of_epochs(&self) -> u64 {

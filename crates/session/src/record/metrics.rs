@@ -10,6 +10,7 @@ use super::{RecordError, Sink, lines::Lines, row_file::RowFile};
 use crate::{
     event::{Event, TrainRows, ValidationRow},
     host::open_regular,
+    plan::Trial,
     spec::Metric,
 };
 
@@ -55,6 +56,20 @@ pub struct MetricColumns {
 impl MetricColumns {
     pub fn new(logged: &[Metric], monitored: &[Metric], targets: Vec<String>) -> Self {
         Self { metrics: logged.to_vec(), monitored: monitored.to_vec(), targets }
+    }
+
+    /// The columns of a trial.
+    pub fn from_trial(trial: &Trial) -> Self {
+        Self::new(&trial.spec.logging.metrics, &trial.spec.monitored(), trial.target_names())
+    }
+
+    pub(super) fn header_bytes(&self) -> u64 {
+        self.header().bytes().len() as u64
+    }
+
+    /// How many numbers a row of validation has.
+    pub(super) fn numbers(&self) -> usize {
+        self.all().map(|metric| 1 + self.of_targets(metric).count()).sum()
     }
 
     fn all(&self) -> impl Iterator<Item = Metric> + '_ {
@@ -121,6 +136,16 @@ impl MetricsCsv {
     pub fn create(path: &Path, columns: MetricColumns) -> Result<Self, RecordError> {
         let file = RowFile::create(path, columns.header().bytes())?;
         Ok(Self { file, columns, shared: Lines::new() })
+    }
+
+    /// Writes the file nowhere, to see how long it gets.
+    pub(super) fn discard(columns: MetricColumns) -> Result<Self, RecordError> {
+        Ok(Self { file: RowFile::discard()?, columns, shared: Lines::new() })
+    }
+
+    /// Bytes of all rows so far.
+    pub(super) fn written(&self) -> u64 {
+        self.file.written()
     }
 
     /// Continues after the first `rows` rows of an existing file; later rows are cut off.

@@ -15,6 +15,7 @@ mod command;
 mod console;
 mod damage;
 mod deaths;
+mod disk_space;
 mod durable;
 mod environment;
 mod error;
@@ -67,6 +68,7 @@ pub use command::command_line;
 pub use console::{Console, ConsoleOptions, LineMode, SweepLine, TrialOfSweep, Verbosity, Warned};
 pub use damage::{damage, lost_summary};
 pub use deaths::{count_death, forget_deaths, has_deaths};
+pub use disk_space::{RowLengths, run_files};
 pub use durable::make_folders;
 pub use environment::{
     Cpu, DataFacts, Devices, Environment, EnvironmentFile, GpuFacts, HostOptions, Memory, Os, StepFacts,
@@ -149,7 +151,7 @@ pub fn open_sinks(
             let logging = &trial.spec.logging;
             let path = run.file("metrics.csv");
             let rows = resumed.as_ref().map(|(_, rows)| *rows);
-            let columns = MetricColumns::new(&logging.metrics, &trial.spec.monitored(), trial.target_names());
+            let columns = MetricColumns::from_trial(trial);
             let metrics = match rows {
                 Some(rows) => MetricsCsv::resume(&path, columns, rows)?,
                 None => {

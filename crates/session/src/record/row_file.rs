@@ -39,6 +39,16 @@ impl RowFile {
         Ok(rows)
     }
 
+    /// A file that keeps nothing.
+    pub fn discard() -> Result<Self, RecordError> {
+        Self::open(Path::new("/dev/null"), OpenOptions::new().append(true))
+    }
+
+    /// Bytes of all lines so far, with those that are buffered.
+    pub fn written(&self) -> u64 {
+        self.length + self.lines.bytes().len() as u64
+    }
+
     /// Locks a file, creating it if it is missing, and cuts off the incomplete line that a power loss may
     /// have left. `None` if another process holds the lock.
     pub fn lock_and_append(path: &Path) -> Result<Option<Self>, RecordError> {

@@ -71,8 +71,7 @@ impl Resumed {
             return refuse(format!("`{path}` has finished by {why}"), hint);
         }
         // Check this before anything in the folder is changed.
-        MetricColumns::new(&trial.spec.logging.metrics, &trial.spec.monitored(), trial.target_names())
-            .length_of(&folder.file("metrics.csv"), metrics_rows)?;
+        MetricColumns::from_trial(trial).length_of(&folder.file("metrics.csv"), metrics_rows)?;
         Ok(Self { state, name, damaged, lock: Some(lock), metrics_rows })
     }
 

@@ -1,0 +1,55 @@
+//! The file system where runs are kept: its free space, and how long it takes to write.
+
+use std::{
+    fs::{File, OpenOptions},
+    io::Write,
+    os::unix::fs::OpenOptionsExt,
+    path::{Path, PathBuf},
+    time::Instant,
+};
+
+use rustix::fs::{OFlags, statvfs};
+
+/// It is timed with at most as many bytes; more take proportionally longer.
+const MOST_WRITTEN: u64 = 8 << 20;
+
+pub struct Disk {
+    folder: PathBuf,
+    pub block: u64,
+    pub free: u64,
+    /// Seconds of the shortest sync, and per byte, once measured.
+    pub write_s: Option<[f64; 2]>,
+}
+
+impl Disk {
+    /// That of a folder, or of the nearest above it that exists.
+    pub fn from_folder(folder: &Path) -> Option<Self> {
+        let absolute = std::path::absolute(folder).ok()?;
+        let folder = absolute.ancestors().find(|folder| folder.is_dir())?;
+        let known = statvfs(folder).ok()?;
+        let block = known.f_frsize.max(1);
+        let free = known.f_bavail.saturating_mul(block);
+        Some(Self { folder: folder.to_owned(), block, free, write_s: None })
+    }
+
+    /// Times it with files without a name, of which nothing is left. Nothing that is to be written has more than `bytes`.
+    pub fn measure(&mut self, bytes: u64) {
+        let unnamed = OFlags::TMPFILE.bits() as i32;
+        let write_s = |bytes: u64| {
+            let options = OpenOptions::new().write(true).custom_flags(unnamed).open(&self.folder);
+            let (mut file, contents): (File, _) = (options.ok()?, vec![1; bytes as usize]);
+            let begun = Instant::now();
+            file.write_all(&contents).and_then(|()| file.sync_all()).ok()?;
+            Some(begun.elapsed().as_secs_f64())
+        };
+        let median = |bytes: u64| {
+            let mut times = [write_s(bytes)?, write_s(bytes)?, write_s(bytes)?];
+            times.sort_unstable_by(f64::total_cmp);
+            Some(times[1])
+        };
+        let most = bytes.clamp(self.block, MOST_WRITTEN);
+        self.write_s = median(self.block)
+            .zip(median(most))
+            .map(|(least, longer)| [least, (longer - least).max(0.0) / most as f64]);
+    }
+}

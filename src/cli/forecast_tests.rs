@@ -1,0 +1,115 @@
+//! Tests of `forecast`.
+
+use std::path::Path;
+
+use super::*;
+use crate::{plan, spec};
+
+const SPEC: &str = "data.synthetic_regression = { weights = [1.0, 2.0], train_rows = 320, validation_rows = 100 }\n\
+    data.batch_size = 32\nmodel.layers = [{ linear = { out_features = 8 } }, { linear = { out_features = 1 } }]\n\
+    optimizer.sgd.lr = 0.1\ntrainer.max_epochs = 100\n";
+
+/// The trials of the spec with these overrides, with a step of a millisecond and a validation of two.
+fn words(overrides: &[&str], jobs: usize, measured: usize) -> Option<String> {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("x.toml");
+    std::fs::write(&path, SPEC).expect("a spec");
+    let overrides: Vec<String> = overrides.iter().map(|word| (*word).to_owned()).collect();
+    let experiment = spec::load(&path, &overrides).unwrap_or_else(|_| panic!("a spec"));
+    let machine = Machine::typical(vec![plan::Gpu::virtual_of(1 << 30)], 1 << 30);
+    let mut datasets = Datasets::new(&machine);
+    let trials = experiment.trials.iter().map(|trial| {
+        let facts = datasets.open(&trial.spec).unwrap_or_else(|_| panic!("data")).facts();
+        plan::plan(&trial.spec, facts, &machine, 1).expect("a plan")
+    });
+    let trials: Vec<Trial> = trials.collect();
+    let rehearsal = Rehearsal {
+        step_s: 1e-3,
+        validation_s: Some(2e-3),
+        loading_s: 0.0,
+        row_bytes: [None; 2],
+        others: 0.0,
+    };
+    let mut groups = grouped(trials.iter());
+    groups.iter_mut().take(measured).for_each(|group| group.measured = Some(rehearsal));
+    let conditions = Conditions {
+        runs_dir: Path::new("runs"),
+        jobs,
+        is_sweep: experiment.is_sweep(),
+        stops_early: experiment.stop.is_some(),
+        machine: &machine,
+        planned: Duration::ZERO,
+    };
+    let mut disk = Disk::from_folder(folder.path()).expect("a disk");
+    disk.write_s = Some([5e-3, 1e-9]);
+    time(&groups, Some(&disk), &conditions, "on this machine")
+}
+
+#[test]
+fn a_run_takes_its_steps_and_validations() {
+    let run = |overrides: &[&str]| words(overrides, 1, 1).expect("a time");
+    assert_eq!(run(&[]), "about 1.2 s on this machine: 1,000 steps of 1.00 ms, 100 validations of 2.00 ms");
+    assert_eq!(
+        run(&["trainer.max_epochs=10000", "trainer.validate_every_epochs=0"]),
+        "about 1 min 40 s on this machine: 100,000 steps of 1.00 ms"
+    );
+    assert_eq!(
+        run(&["trainer.max_epochs=3"]),
+        "less than a second on this machine: 30 steps of 1.00 ms, 3 validations of 2.00 ms"
+    );
+    let early = run(&["trainer.max_epochs=10000", "trainer.early_stopping.patience=3"]);
+    assert!(early.starts_with("at most 2 min 00 s on this machine: "), "{early}");
+    let limited = run(&["trainer.max_epochs=10000", "trainer.max_time=15s"]);
+    assert!(limited.starts_with("at most 15 s on this machine: "), "{limited}");
+}
+
+/// A checkpoint takes five syncs of 5 ms, and ten steps take 10 ms.
+#[test]
+fn training_waits_for_checkpoints_that_take_longer_than_the_steps_between() {
+    let run = |key: &str| words(&[key, "trainer.validate_every_epochs=0"], 1, 1).expect("a time");
+    assert_eq!(
+        run("checkpoint.every_steps=10"),
+        "about 2.5 s on this machine: 1,000 steps of 1.00 ms, 1.51 s of waiting for checkpoints: a larger \
+         `checkpoint.every_steps` has fewer"
+    );
+    // Some are left out.
+    assert_eq!(
+        run("checkpoint.every_epochs=1"),
+        "about 2.1 s on this machine: 1,000 steps of 1.00 ms, 1.08 s of waiting for checkpoints: a larger \
+         `checkpoint.every_epochs` has fewer"
+    );
+    assert_eq!(run("checkpoint.every_epochs=50"), "about 1.0 s on this machine: 1,000 steps of 1.00 ms");
+    let sweep = words(&["checkpoint.every_steps=10", "seed=0..10"], 1, 1).expect("a time");
+    assert_eq!(sweep, "about 25 s on this machine: 10 trials of 2.52 s, most of which waits for checkpoints");
+}
+
+#[test]
+fn a_sweep_takes_all_its_trials() {
+    let widths = "model.layers.0.linear.out_features=8,8000";
+    let sweep = |more: &[&str], jobs, measured| words(&[&[widths], more].concat(), jobs, measured);
+    assert_eq!(
+        sweep(&["seed=0,1,2"], 1, 2).as_deref(),
+        Some("about 7.2 s on this machine: 6 trials of 1.20 s")
+    );
+    assert_eq!(
+        sweep(&["seed=0,1,2"], 2, 2).as_deref(),
+        Some("about 3.6 s on this machine: 6 trials of 1.20 s, 2 at a time")
+    );
+    assert_eq!(
+        sweep(&[], 4, 2).as_deref(),
+        Some("about 1.2 s on this machine: 2 trials of 1.20 s, 4 at a time")
+    );
+    // The wider one takes as much longer as its arithmetic.
+    let scaled = sweep(&[], 1, 1).expect("a time");
+    let (head, tail) = scaled.split_once("2 trials of 1.20 s to ").expect("a range");
+    assert!(head.starts_with("about ") && !head.starts_with("about 2.4 s"), "{scaled}");
+    assert!(tail.ends_with("; 1 of 2 kinds of trials by their arithmetic"), "{scaled}");
+}
+
+/// The host's processor says nothing of GPUs, and nothing of all where one is not known.
+#[test]
+fn virtual_gpus_take_no_known_time() {
+    let on = |gpus: &str| words(&[gpus], 1, 1);
+    assert!(on("devices.num_gpus=0").is_some());
+    assert_eq!(on("devices.num_gpus=0,1"), None);
+}

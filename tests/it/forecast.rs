@@ -1,0 +1,117 @@
+//! What `runner check` says of time and disk before a run, and what the run then takes.
+
+use std::{fs, path::Path};
+
+use super::process::Sandbox;
+
+const SPEC: &str = "\
+[data]
+batch_size = 100
+[data.synthetic_regression]
+weights = [2.0, -3.4]
+train_rows = 250
+[model]
+layers = [{ linear = { out_features = 4 } }, { linear = { out_features = 1 } }]
+[optimizer.sgd]
+lr = 1e-4
+";
+
+/// Bytes of a folder's files and folders, in blocks of a disk.
+fn blocks(path: &Path) -> u64 {
+    let own = fs::symlink_metadata(path).unwrap();
+    let inner =
+        if own.is_dir() { fs::read_dir(path).unwrap().map(|e| blocks(&e.unwrap().path())).sum() } else { 0 };
+    inner + if own.is_dir() { 4096 } else { own.len().next_multiple_of(4096) }
+}
+
+/// The value of a line such as `disk       about 52 KiB in ...`.
+fn line<'a>(page: &'a str, name: &str) -> Option<&'a str> {
+    page.lines().find_map(|line| line.strip_prefix(&format!("  {name:<10} ")))
+}
+
+fn told_bytes(page: &str) -> f64 {
+    let words: Vec<&str> = line(page, "disk").unwrap_or_else(|| panic!("{page}")).split(' ').collect();
+    let unit = ["KiB", "MiB"].iter().position(|unit| *unit == words[2]).unwrap();
+    words[1].parse::<f64>().unwrap() * 1024_f64.powi(unit as i32 + 1)
+}
+
+#[test]
+fn a_run_takes_the_bytes_that_check_tells() {
+    let f1 = "logging.metrics=[\"loss\", \"accuracy\", \"f1\"]";
+    let cases: [(bool, &[&str]); 7] = [
+        (false, &[]),
+        (false, &["trainer.max_epochs=400"]),
+        (false, &["trainer.max_epochs=400", "logging.policy=per_epoch"]),
+        (
+            false,
+            &["trainer.max_epochs=100", "logging.tensorboard=true", "logging.metrics=[\"loss\", \"lr\"]"],
+        ),
+        (
+            false,
+            &[
+                "checkpoint.every_epochs=1",
+                "checkpoint.keep_last=3",
+                "model.layers.0.linear.out_features=2000",
+            ],
+        ),
+        (false, &["trainer.max_epochs=30", "model.layers.0.linear.out_features=8,600", "seed=0,1"]),
+        (true, &["trainer.max_epochs=30", f1]),
+    ];
+    let digits = std::path::absolute("experiments/digits.toml").unwrap();
+    for (is_digits, overrides) in cases {
+        let place = Sandbox::new(SPEC);
+        let spec = if is_digits { digits.to_str().unwrap() } else { "spec.toml" };
+        let check = place.runner(&[&["check", spec], overrides].concat());
+        assert_eq!(check.code, Some(0), "{check:?}");
+        assert_eq!(fs::read_dir(place.path()).unwrap().count(), 1, "it writes nothing");
+        let run = place.runner(&[&[spec, "-q"], overrides].concat());
+        assert_eq!(run.code, Some(0), "{run:?}");
+        let ratio = told_bytes(&check.stdout) / blocks(&place.path().join(run.stdout.trim())) as f64;
+        assert!((0.9..1.1).contains(&ratio), "{overrides:?}: {ratio} {}", check.stdout);
+    }
+}
+
+/// A step is measured on the run's own rows, unless others hold the processor; then one line says so.
+#[test]
+fn a_time_is_told_where_it_could_be_measured() {
+    let place = Sandbox::new(SPEC);
+    let check = |more: &[&str]| {
+        let ended = place.runner(&[&["check", "spec.toml", "trainer.max_epochs=3000000"], more].concat());
+        assert_eq!((ended.code, ended.stderr.as_str()), (Some(0), ""), "{ended:?}");
+        let is_busy = ended.stdout.matches("; not measured: other processes used ").count();
+        let is_told = ended.stdout.lines().filter(|line| line.starts_with("  time ")).count();
+        assert_eq!(is_busy + is_told, 1, "{}", ended.stdout);
+        ended.stdout
+    };
+    if let Some(time) = line(&check(&[]), "time") {
+        let (about, parts) = time.split_once(" on this machine: ").unwrap();
+        assert!(about.starts_with("about ") && parts.starts_with("9,000,000 steps of "), "{time}");
+    }
+    if let Some(time) = line(&check(&["seed=0..6", "--jobs", "2", "trainer.max_time=2h"]), "time") {
+        assert!(time.starts_with("at most ") && time.contains(": 6 trials of "), "{time}");
+        assert!(time.ends_with(", 2 at a time"), "{time}");
+    }
+    // A virtual GPU is not the one that the spec asks for.
+    let page = place.runner(&["check", "spec.toml", "devices.num_gpus=1", "--virtual-gpus=1"]).stdout;
+    assert!(!page.contains("measured") && line(&page, "time").is_none(), "{page}");
+    assert!(line(&page, "disk").is_some(), "{page}");
+}
+
+#[test]
+fn the_largest_trial_is_the_one_whose_memory_is_told() {
+    let place = Sandbox::new(SPEC);
+    let page = place.runner(&["check", "spec.toml", "model.layers.0.linear.out_features=800,8"]);
+    assert!(line(&page.stdout, "memory").unwrap().contains(", by trial 0; "), "{page:?}");
+    let widths = "data.synthetic_regression.train_rows=250,90000,400";
+    let page = place.runner(&["check", "spec.toml", widths, "--jobs", "2"]).stdout;
+    let memory = line(&page, "memory").unwrap();
+    assert!(memory.contains(", by trial 1, 2 at a time ") && memory.ends_with(" free"), "{memory}");
+}
+
+#[test]
+fn what_does_not_fit_on_the_disk_is_warned_of() {
+    let place = Sandbox::new(SPEC);
+    let check = place.runner(&["check", "spec.toml", "trainer.max_epochs=1000000000000"]);
+    let warned = check.stderr.strip_prefix("warning: `runs` has ").unwrap_or_else(|| panic!("{check:?}"));
+    assert!(warned.contains(" free, and this takes about ") && warned.lines().count() == 1, "{warned}");
+}
