@@ -12,7 +12,6 @@ use super::{
     find::{Found, find_one},
     grid::Column,
     grouping::distinct,
-    metric::Metric,
     ranking::{Candidate, Ranking},
     run::{DAMAGED, DELETED, PLANNED, RUNNING, Run, UNFINISHED},
     sweep,
@@ -159,9 +158,9 @@ impl Comparison {
     /// be ranked.
     pub(super) fn only_ranking(&self) -> Option<Ranking> {
         let all: Vec<usize> = (0..self.runs.len()).collect();
-        let [(metric, _)] = &Metric::declared(&self.runs, &all)[..] else { return None };
-        let ranking = Ranking::sorted(self, &all, metric, &[]).ok()?;
-        (self.task_difference().is_none() && !ranking.settings.is_empty()).then_some(ranking)
+        let metric = self.ranked_by(None).ok()??;
+        let ranking = Ranking::sorted(self, &all, &metric, &[]).ok()?;
+        (self.task_difference(Some(&metric)).is_none() && !ranking.settings.is_empty()).then_some(ranking)
     }
 
     /// Whether the sweep of a setting judges single trials, so that `sweep.repeats` is refused.
