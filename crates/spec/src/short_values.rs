@@ -110,12 +110,10 @@ pub fn layers_in_words<'a>(leaves: impl Iterator<Item = (&'a str, &'a str)>) -> 
 fn is_default(kind: &str, key: &str, value: &str) -> bool {
     static LAYER: LazyLock<Json> = LazyLock::new(|| describe(Layer::read));
     let kinds = LAYER.get("oneOf").and_then(|kinds| kinds.as_array());
-    let defaults =
+    let mut defaults =
         kinds.into_iter().flatten().map(|own| &own["properties"][kind]["properties"][key]["default"]);
-    let number = value.parse::<f64>().ok();
-    defaults
-        .filter(|own| !own.is_null())
-        .any(|own| own.to_string() == value || (number.is_some() && own.as_f64() == number))
+    let value: Option<serde_json::Value> = serde_json::from_str(value).ok();
+    defaults.any(|own| !own.is_null() && value.as_ref() == Some(own))
 }
 
 /// Adds what a value holds by dotted keys; indices are keys of lists that hold tables.

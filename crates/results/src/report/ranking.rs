@@ -21,7 +21,7 @@ use crate::{
 /// Maximum values in a setting's name, its characters, and those of a value; its number identifies it anyway.
 const MOST_NAMED: usize = 6;
 const MOST_CHARACTERS: usize = 96;
-const MOST_OF_VALUE: usize = 48;
+const MOST_OF_VALUE: usize = 72;
 
 /// With more pairs than this, only those with the best setting are tested, and all others are assumed to rank
 /// behind them, which makes p larger.
