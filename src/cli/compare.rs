@@ -51,7 +51,7 @@ fn compared(options: &CompareOptions) -> Result<Exit, ReportError> {
     comparison.damaged().for_each(|reason| warn(format!("left out: {reason}")));
     comparison.cut().into_iter().for_each(warn);
     if options.quiet {
-        return Ok(print(&format!("{}\n", comparison.comparability())));
+        return Ok(print(&format!("{}\n", comparison.comparability(options.metric.as_deref()))));
     }
     let is_plain = question.by.is_empty() && !options.times && !options.detail;
     let is_table = options.export.is_none_or(ExportFormat::is_table);

@@ -1,10 +1,17 @@
 //! Short display names for values of a swept key that are tables.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap, HashSet},
+    sync::LazyLock,
+};
 
 use toml::{Table, Value};
 
-use super::key::short_keys;
+use super::{
+    key::short_keys,
+    model::Layer,
+    reader::{Json, Read, describe},
+};
 
 /// The leaf values within a value, by dotted key.
 type Leaves = BTreeMap<String, String>;
@@ -71,11 +78,42 @@ fn joined(value: &Value) -> Option<String> {
 fn held(value: &Value) -> String {
     let mut leaves = Leaves::new();
     add_leaves(String::new(), value, &mut leaves);
+    held_in(leaves)
+}
+
+fn held_in(leaves: Leaves) -> String {
     if leaves.len() <= 1 {
         return leaves.into_values().collect();
     }
     let named: Vec<String> = leaves.iter().map(|(key, value)| format!("{key} {value}")).collect();
     format!("({})", named.join(" "))
+}
+
+/// The layers of a resolved spec, given as its leaves below `model.layers`, as a sweep over them is named: without defaults, and
+/// without what follows from other keys.
+pub fn layers_in_words<'a>(leaves: impl Iterator<Item = (&'a str, &'a str)>) -> String {
+    let mut layers: BTreeMap<usize, (&str, Leaves)> = BTreeMap::new();
+    for (key, value) in leaves {
+        let (number, of_layer) = key.split_once('.').unwrap_or((key, value));
+        let Ok(number) = number.parse() else { continue };
+        let (kind, inner) = of_layer.split_once('.').unwrap_or((of_layer, ""));
+        let (_, own) = layers.entry(number).or_insert_with(|| (kind, Leaves::new()));
+        if !inner.is_empty() && inner != "in_features" && !is_default(kind, inner, value) {
+            own.insert(inner.to_owned(), value.to_owned());
+        }
+    }
+    let words = layers.into_values().map(|(kind, own)| kind.to_owned() + &held_in(own));
+    words.collect::<Vec<_>>().join("+")
+}
+
+/// Whether a layer has this value where its key is not given.
+fn is_default(kind: &str, key: &str, value: &str) -> bool {
+    static LAYER: LazyLock<Json> = LazyLock::new(|| describe(Layer::read));
+    let kinds = LAYER.get("oneOf").and_then(|kinds| kinds.as_array());
+    let mut defaults =
+        kinds.into_iter().flatten().map(|own| &own["properties"][kind]["properties"][key]["default"]);
+    let value: Option<serde_json::Value> = serde_json::from_str(value).ok();
+    defaults.any(|own| !own.is_null() && value.as_ref() == Some(own))
 }
 
 /// Adds what a value holds by dotted keys; indices are keys of lists that hold tables.
@@ -127,6 +165,28 @@ mod tests {
         );
         let csv = |path: &str| format!("{{ path = \"{path}\", target = \"y\" }}");
         assert_eq!(shown(&[&csv("a"), &csv("b")]), ["path a", "path b"]);
+    }
+
+    /// As a sweep over the same layers is named, though a run's spec has all defaults, and its layers are sorted as text.
+    #[test]
+    fn layers_are_named_without_their_defaults() {
+        let written = "[{ linear = { out_features = 32 } }, { dropout = { p = 0.1 } }, \"layer_norm\", { linear = { bias = false, out_features = 1 } }]";
+        let resolved = "[{ linear = { out_features = 32, in_features = 4, bias = true } }, { dropout = { p = 0.1 } }, \
+                        { layer_norm = { eps = 0.00001 } }, { linear = { out_features = 1, in_features = 32, bias = false } }]";
+        let table: Table = toml::from_str(&format!("value = {resolved}")).unwrap();
+        let mut leaves = Leaves::new();
+        add_leaves(String::new(), &table["value"], &mut leaves);
+        let named = |leaves: &Leaves| {
+            layers_in_words(leaves.iter().map(|(key, value)| (key.as_str(), value.as_str())))
+        };
+        let name = "linear32+dropout0.1+layer_norm+linear(bias false out_features 1)";
+        assert_eq!(
+            (named(&leaves).as_str(), shown(&[written, "[{ linear = { out_features = 1 } }]"])[0].as_str()),
+            (name, name)
+        );
+        leaves.insert("2.layer_norm.eps".to_owned(), "0.001".to_owned());
+        leaves.insert("10".to_owned(), "relu".to_owned());
+        assert_eq!(named(&leaves), name.replace("norm", "norm0.001") + "+relu");
     }
 
     #[test]

@@ -8,6 +8,7 @@ use runner::{
 };
 
 mod answer;
+mod architecture;
 mod axes;
 mod best_epoch;
 mod exports;

@@ -50,7 +50,7 @@ impl Comparison {
             sections.push(text);
         }
         let apart = self.judged_apart(question).map(|words| format!("{words}\n"));
-        let of_data = [self.task_difference(), self.sampled()].into_iter().flatten();
+        let of_data = [self.tasks_apart(question)?, self.sampled()].into_iter().flatten();
         let apart: String = of_data.map(|words| format!("{words}\n")).chain(apart).collect();
         let space = if apart.is_empty() { "" } else { "\n" };
         Ok(apart + space + &sections.join("\n"))

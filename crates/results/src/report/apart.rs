@@ -4,6 +4,7 @@ use super::{
     comparison::Comparison,
     differences::{self, is_inferred, is_of_record, names_same_rows},
     grouping::distinct,
+    metric::Metric,
     ranking::Candidate,
     run::{Run, varies_setting},
     tasks::Tasks,
@@ -25,8 +26,13 @@ pub(super) struct Apart {
 }
 
 impl Apart {
-    /// Of `pairs` of settings that have the same values of `keys`.
-    pub(super) fn new(keys: &[String], pairs: &[[&Candidate; 2]], sweeps: [&Comparison; 2]) -> Self {
+    /// Of `pairs` of settings, compared by a metric, that have the same values of `keys`.
+    pub(super) fn new(
+        keys: &[String],
+        pairs: &[[&Candidate; 2]],
+        sweeps: [&Comparison; 2],
+        metric: &Metric,
+    ) -> Self {
         let of = |sweep: usize| {
             let places = pairs.iter().flat_map(move |pair| &pair[sweep].places);
             places.map(move |&place| sweeps[sweep].runs[place].clone())
@@ -34,14 +40,14 @@ impl Apart {
         let mut runs: Vec<Run> = of(0).collect();
         let count = runs.len();
         runs.extend(of(1));
-        Self { task: task(pairs, &runs, count), spec: spec(keys, &runs, count) }
+        Self { task: task(pairs, &runs, count, metric), spec: spec(keys, &runs, count) }
     }
 }
 
 /// `2 tasks, whose losses are not comparable: the data differ (first; second)`, where a shared setting learns two. The first
 /// `count` runs are those of the first sweep.
-fn task(pairs: &[[&Candidate; 2]], runs: &[Run], count: usize) -> Option<String> {
-    let tasks = Tasks::new(runs);
+fn task(pairs: &[[&Candidate; 2]], runs: &[Run], count: usize, metric: &Metric) -> Option<String> {
+    let tasks = Tasks::of_metric(runs, metric);
     let by_run = tasks.by_run(runs.len());
     let mut next = [0, count];
     let is_apart = pairs.iter().any(|pair| {

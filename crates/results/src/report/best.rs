@@ -160,9 +160,9 @@ impl Comparison {
     /// be ranked.
     pub(super) fn only_ranking(&self) -> Option<Ranking> {
         let all: Vec<usize> = (0..self.runs.len()).collect();
-        let [(metric, _)] = &Metric::declared(&self.runs, &all)[..] else { return None };
-        let ranking = Ranking::sorted(self, &all, metric, &[]).ok()?;
-        (self.task_difference().is_none() && !ranking.settings.is_empty()).then_some(ranking)
+        let metric = self.ranked_by(None).ok()??;
+        let ranking = Ranking::sorted(self, &all, &metric, &[]).ok()?;
+        (self.task_difference(Some(&metric)).is_none() && !ranking.settings.is_empty()).then_some(ranking)
     }
 
     /// The folder of the best setting's model, as `predict` takes it.
@@ -185,7 +185,7 @@ impl Comparison {
             let counts = ended.iter().map(|(status, runs)| format!("{} {status}", runs.len()));
             return format!("none of them finished: {}", counts.collect::<Vec<_>>().join(", "));
         }
-        if let Some(words) = self.task_difference() {
+        if let Some(words) = self.task_difference(None) {
             return words;
         }
         let all: Vec<usize> = (0..self.runs.len()).collect();

@@ -36,8 +36,9 @@ fn differ(keys: &[String]) -> String {
 }
 
 impl Comparison {
-    /// A sentence that says whether the runs can be compared.
-    pub fn comparability(&self) -> String {
+    /// A sentence that says whether the runs can be compared, by a metric if one is named.
+    pub fn comparability(&self, metric: Option<&str>) -> String {
+        let metric = self.ranked_by(metric).ok().flatten();
         let same = self.runs.iter().filter(|run| run.status == SAME_AS).count();
         let count = self.runs.len() - same;
         let mut sentence = units::counted(count as u64, "run");
@@ -59,7 +60,7 @@ impl Comparison {
             sentence += &format!(" of {} kinds ({})", kinds.len(), kinds.join(", "));
             comparable = "comparable within each kind: ";
         }
-        if let Some(difference) = self.task_difference() {
+        if let Some(difference) = self.task_difference(metric.as_ref()) {
             let and = if kinds.len() > 1 { " and" } else { "" };
             sentence += &format!("{and} of {difference};");
             comparable = "";

@@ -5,6 +5,7 @@ use std::{collections::HashMap, path::Path};
 
 use super::{
     ReportError,
+    architecture::take_layers,
     configurations::{Configuration, configurations},
     curve::{self, Against, CurveDifference},
     differences::{self, Difference},
@@ -14,6 +15,7 @@ use super::{
     lab::Findings,
     leaves::Leaves,
     machines::Machine,
+    metric::Metric,
     parallel,
     run::{DAMAGED, DELETED, PLANNED, REPEAT, Run, SAME_AS},
     speeds::{self, Ratio},
@@ -84,9 +86,14 @@ impl Comparison {
         Ok(Self { findings, cut, ..Self::from_runs(runs) })
     }
 
-    /// The keys that distinguish the runs of each task.
-    pub(super) fn axes_by_task(&self) -> AxesByTask {
-        let tasks = self.tasks.by_run(self.runs.len());
+    /// The tasks in which a metric can be compared, or else losses.
+    pub(super) fn tasks_of(&self, metric: Option<&Metric>) -> Tasks {
+        metric.map_or_else(|| self.tasks.clone(), |metric| Tasks::of_metric(&self.runs, metric))
+    }
+
+    /// The keys that distinguish the runs of each task of a metric.
+    pub(super) fn axes_by_task(&self, metric: Option<&Metric>) -> AxesByTask {
+        let tasks = self.tasks_of(metric).by_run(self.runs.len());
         let differs = |key: &&String, places: &[usize]| {
             let first = self.runs[places[0]].axis(key);
             places.iter().any(|&place| self.runs[place].axis(key) != first)
@@ -116,8 +123,9 @@ impl Comparison {
     }
 
     /// Compares runs without their curves, whose files may be large.
-    pub(super) fn from_runs(runs: Vec<Run>) -> Self {
+    pub(super) fn from_runs(mut runs: Vec<Run>) -> Self {
         let spec = differences::spec(&runs);
+        take_layers(&mut runs, &spec);
         let environment = differences::environment(&runs);
         Self {
             axes: differences::axes(&runs, &spec),
@@ -200,10 +208,10 @@ impl Comparison {
         by_input.iter().map(words).collect::<Vec<_>>().join(", ")
     }
 
-    /// A sentence if the runs are of several tasks.
-    pub(super) fn task_difference(&self) -> Option<String> {
+    /// A sentence if the runs are of several tasks of a metric.
+    pub(super) fn task_difference(&self, metric: Option<&Metric>) -> Option<String> {
         let has_trials = self.runs.iter().any(|run| run.trial.is_some());
-        self.tasks.difference(|places| match places {
+        self.tasks_of(metric).difference(|places| match places {
             _ if has_trials => self.numbers(places),
             _ => units::numbered("run", &places.iter().map(|place| place + 1).collect::<Vec<_>>()),
         })
@@ -324,7 +332,7 @@ mod tests {
             ..Run::default()
         };
         let runs = vec![run("a", "1", "8"), run("a", "2", "8"), run("b", "1", "4"), run("b", "1", "8")];
-        let (tasks, axes) = Comparison::from_runs(runs).axes_by_task();
+        let (tasks, axes) = Comparison::from_runs(runs).axes_by_task(None);
         assert_eq!(tasks, [Some(0), Some(0), Some(1), Some(1)]);
         assert_eq!(axes[&Some(0)], ["optimizer.sgd.lr"]);
         assert_eq!(axes[&Some(1)], ["model.width"]);

@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, path::Path};
 
 use super::{
     grouping::{distinct, grouped},
-    leaves::Leaves,
+    leaves::{LAYERS, Leaves, is_of_layers},
     run::Run,
 };
 
@@ -110,7 +110,7 @@ fn is_length(key: &str) -> bool {
 /// Keys that distinguish runs: the sweeps' axes in order, and by how much trials were extended beyond the
 /// sweep. If there are single runs, also everything else in which their specs differ.
 pub(super) fn axes(runs: &[Run], spec: &[Difference]) -> Vec<String> {
-    let swept = runs.iter().flat_map(|run| &run.axes).map(|(key, _)| key);
+    let swept = runs.iter().flat_map(|run| &run.axes).map(|(key, _)| key.as_str());
     let is_alone = runs.iter().any(|run| run.sweep.is_none());
     let with_spec: Vec<&Run> = runs.iter().filter(|run| run.spec.is_some()).collect();
     let have_axis = |axis: &str| with_spec.iter().all(|run| run.axes.iter().any(|(own, _)| own == axis));
@@ -122,14 +122,16 @@ pub(super) fn axes(runs: &[Run], spec: &[Difference]) -> Vec<String> {
             && !is_named(key)
             && !names_same_rows(key, &with_spec)
     };
+    let are_one = runs.iter().any(|run| run.layers.is_some());
     let more = spec.iter().map(|difference| &difference.key).filter(tells);
-    distinct(swept.chain(more)).into_iter().cloned().collect()
+    let more = more.map(|key| if are_one && is_of_layers(key) { LAYERS } else { key });
+    distinct(swept.chain(more)).into_iter().map(str::to_owned).collect()
 }
 
 /// Removes keys of a table that only some runs have, if each has a single value and another key of that table
 /// stays: they only show that the table is there.
 pub(super) fn keep_telling(keys: &mut Vec<String>, runs: &[&Run]) {
-    let table = |key: &str| key.rsplit_once('.').map(|(table, _)| table.to_owned());
+    let table = |key: &str| key.rsplit_once('.').map(|(table, _)| format!("{table}."));
     let is_swept = |key: &str| runs.iter().any(|run| run.axes.iter().any(|(axis, _)| axis == key));
     let had_by = |key: &str| runs.iter().map(|run| run.axis(key).is_some()).collect::<Vec<bool>>();
     let tells = |key: &str, had_by: &[bool]| {
@@ -146,8 +148,9 @@ pub(super) fn keep_telling(keys: &mut Vec<String>, runs: &[&Run]) {
     known.sort_by_key(|(is_silent, is_other, ..)| (*is_silent, *is_other));
     let stands = |place: usize| {
         let (is_silent, _, had_by, key) = &known[place];
-        let is_like =
-            |other: &(bool, bool, Vec<bool>, &String)| other.2 == *had_by && table(other.3) == table(key);
+        // A table within it shows that the table is there, too.
+        let is_within = |other: &str| table(key).map_or(!other.contains('.'), |own| other.starts_with(&own));
+        let is_like = |other: &(bool, bool, Vec<bool>, &String)| other.2 == *had_by && is_within(other.3);
         !is_silent || !known[..place].iter().any(is_like)
     };
     let kept: Vec<String> =

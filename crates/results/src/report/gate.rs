@@ -191,7 +191,9 @@ pub fn gate(
     let all = Comparison::from_runs(runs.cloned().collect());
     if !condition.metric.is_learned {
         warnings.extend(all.warning().into_iter().chain(all.builds()));
-    } else if let Some(message) = all.task_difference().filter(|_| condition.is_relative) {
+    } else if let Some(message) =
+        all.task_difference(Some(&condition.metric)).filter(|_| condition.is_relative)
+    {
         return Err(ReportError::query(message, Some("hold runs against a baseline of their own task")));
     }
     let matched = Matched::new(own, base.unwrap_or(own), &condition.metric, by)?;

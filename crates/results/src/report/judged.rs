@@ -3,10 +3,12 @@
 use super::{
     ReportError,
     comparison::Comparison,
+    configurations::FINISHED,
     grouping::distinct,
     metric::{Judged, Metric},
     order::Question,
     ranking::Ranking,
+    run::Run,
 };
 
 impl Comparison {
@@ -25,6 +27,37 @@ impl Comparison {
             return Err(ReportError::query(self.in_words(&declared), Some(hint)));
         }
         declared.pop().map(|(metric, _)| metric).ok_or_else(nothing_learned)
+    }
+
+    /// The named metric, or the one that all trainings are judged by, if there is one.
+    ///
+    /// # Errors
+    /// No run has the named metric.
+    pub(super) fn ranked_by(&self, name: Option<&str>) -> Result<Option<Metric>, ReportError> {
+        if let Some(name) = name {
+            return Metric::new(name, &self.runs).map(Some);
+        }
+        let is_training = |place: &usize| self.runs[*place].kind() == "train";
+        let trainings: Vec<usize> = (0..self.runs.len()).filter(is_training).collect();
+        let mut declared = Metric::declared(&self.runs, &trainings);
+        Ok(declared.pop().filter(|_| declared.is_empty()).map(|(metric, _)| metric))
+    }
+
+    /// The sentence on tasks that are ranked apart, and the metric that ranks them in one table, if there is one.
+    pub(super) fn tasks_apart(&self, question: &Question) -> Result<Option<String>, ReportError> {
+        let ranked_by = self.ranked_by(question.metric.as_deref())?;
+        let Some(difference) = self.task_difference(ranked_by.as_ref()) else { return Ok(None) };
+        let trainings = || self.runs.iter().filter(|run| run.kind() == "train" && run.status == FINISHED);
+        let is_shared = |name: &&str| {
+            let full = format!("validation.{name}");
+            let metric = Metric::find(&full, &self.runs).ok().flatten();
+            trainings().all(|run| run.has_learned(&full))
+                && metric.is_some_and(|metric| self.task_difference(Some(&metric)).is_none())
+        };
+        let names = trainings().next().into_iter().flat_map(Run::logged_names);
+        let mut names = names.filter_map(|name| name.strip_prefix("validation.")).chain(["accuracy"]);
+        let shared = names.find(is_shared).map(|name| format!("; `--metric {name}` ranks all in one table"));
+        Ok(Some(difference + &shared.unwrap_or_default()))
     }
 
     /// The metric for a comparison with other runs: the named one, or the one these runs are judged by. A
@@ -67,12 +100,10 @@ impl Comparison {
 
     /// What each task is judged by, with its runs.
     fn judged(&self, question: &Question) -> Result<Vec<Judged>, ReportError> {
-        let tasks = self.tasks.places(self.runs.len());
-        Ok(match &question.metric {
-            Some(name) => {
-                let metric = Metric::new(name, &self.runs)?;
-                tasks.into_iter().map(|places| (metric.clone(), places)).collect()
-            }
+        let ranked_by = self.ranked_by(question.metric.as_deref())?;
+        let tasks = self.tasks_of(ranked_by.as_ref()).places(self.runs.len());
+        Ok(match ranked_by.filter(|_| question.metric.is_some()) {
+            Some(metric) => tasks.into_iter().map(|places| (metric.clone(), places)).collect(),
             None => {
                 // The lab's runs learn nothing.
                 let is_training = |place: &usize| self.runs[*place].kind() == "train";

@@ -6,7 +6,7 @@ use std::collections::{BTreeSet, HashSet};
 use super::{
     ReportError,
     grouping::distinct,
-    leaves::Leaves,
+    leaves::{LAYERS, Leaves},
     logged,
     run::{LEARNED, Run},
 };
@@ -116,6 +116,11 @@ impl Key {
         self.0.iter().any(is_figure)
     }
 
+    /// Whether it is the best value of what runs monitor, or a loss.
+    pub(super) fn is_learned(&self) -> bool {
+        self.name() == BEST || self.name().ends_with(".loss")
+    }
+
     pub(super) fn stands_for(&self, name: &str) -> bool {
         self.0.iter().any(|own| own == name)
     }
@@ -141,7 +146,7 @@ pub(super) fn known_figures(runs: &[Run]) -> Vec<&str> {
 
 /// All names that may be used for a run.
 fn names(run: &Run) -> impl Iterator<Item = &str> {
-    let axes = run.axes.iter().map(|(axis, _)| axis.as_str());
+    let axes = run.axes.iter().map(|(axis, _)| axis.as_str()).chain(run.layers.as_ref().map(|_| LAYERS));
     let tables = [&run.spec, &run.environment].into_iter().flatten().flat_map(Leaves::keys);
     let logged = run.logged_names().map(|name| -> &str { name });
     let figures = run.figures.keys().chain(logged);

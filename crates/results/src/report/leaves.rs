@@ -15,6 +15,14 @@ use crate::{
     spec::add_leaves,
 };
 
+/// The key of all layers.
+pub(super) const LAYERS: &str = "model.layers";
+
+/// Whether a key is that of all layers, or within a layer.
+pub(super) fn is_of_layers(key: &str) -> bool {
+    key.strip_prefix(LAYERS).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+}
+
 /// A table's leaves by dotted key, sorted. In arrays of tables, indices are part of the key.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Leaves {

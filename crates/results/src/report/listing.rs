@@ -24,6 +24,9 @@ use crate::{host::escape_line, record::has_checkpoints, units};
 /// Stands for a metric where trials are judged by different ones.
 const SEVERAL: &str = "several metrics";
 
+/// How the names of losses end.
+const LOSS: &str = ".loss";
+
 /// A column that only sweeps have.
 const TRIALS: &str = "trials";
 
@@ -84,6 +87,11 @@ impl Entry {
         let mut judged = self.runs.iter().filter(|run| run.learned(run.monitor()).is_some());
         let monitor = judged.next().unwrap_or(&self.runs[0]).monitor();
         judged.all(|run| run.monitor() == monitor).then_some(monitor)
+    }
+
+    /// The kinds of losses of its runs: `mse`.
+    fn losses(&self) -> Vec<&str> {
+        distinct(self.runs.iter().filter_map(|run| run.setting("model.loss")))
     }
 
     /// The cost of its best setting (lower is better); infinite if no run has a value.
@@ -199,6 +207,12 @@ pub fn list(request: &ListRequest<'_>, width: usize) -> Result<String, ReportErr
         let order = direction.order(entries.len(), number, text);
         let mut unsorted: Vec<_> = entries.into_iter().map(Some).collect();
         entries = order.into_iter().filter_map(|entry| unsorted[entry].take()).collect();
+        if key.is_learned() {
+            // Values of different metrics have no order.
+            let of = best_of(&entries);
+            let groups = grouped(entries.into_iter().map(|entry| (of(&entry), entry)));
+            entries = groups.into_iter().flat_map(|(_, entries)| entries).collect();
+        }
     }
     if request.json {
         let object = |entry: &Entry| {
@@ -257,12 +271,8 @@ fn table(entries: &[Entry], width: usize) -> String {
 
 /// The columns, and sentences on what is left out.
 fn columns_without(entries: &[Entry], without: Without) -> (Vec<Column>, Vec<String>) {
-    let of = |entry: &Entry| match (entry.monitor(), entry.value()) {
-        (None, _) => SEVERAL.to_owned(),
-        (Some(monitor), Some(_)) => monitor.to_owned(),
-        (Some(_), None) => String::new(),
-    };
-    let metrics = distinct(entries.iter().map(of).filter(|metric| !metric.is_empty()));
+    let of = best_of(entries);
+    let metrics = distinct(entries.iter().map(&of).filter(|metric| !metric.is_empty()));
     let common = metrics.first().filter(|metric| metrics.len() == 1 && *metric != SEVERAL);
     let folder = common_folder(entries).filter(|_| without >= Without::Folder);
     let mut notes = Vec::new();
@@ -289,7 +299,7 @@ fn columns_without(entries: &[Entry], without: Without) -> (Vec<Column>, Vec<Str
     });
     columns.numbers(&best, |entry| entry.value().map(units::number).unwrap_or_default());
     if common.is_none() {
-        columns.words("of", of);
+        columns.words("of", &of);
     }
     columns.words("tags", |entry| entry.tags().join(" "));
     let mut columns = columns.known();
@@ -301,6 +311,21 @@ fn columns_without(entries: &[Entry], without: Without) -> (Vec<Column>, Vec<Str
     notes.extend(folder.map(|folder| format!("runs are in `{}`", folder.display())));
     columns.retain(|column| !is_out(&column.title));
     (columns, notes)
+}
+
+/// What the best value of each of these is of; a loss with its kind, if there are several: their values are not comparable.
+fn best_of(entries: &[Entry]) -> impl Fn(&Entry) -> String + use<> {
+    let has_loss =
+        |entry: &&Entry| entry.monitor().is_some_and(|own| own.ends_with(LOSS)) && entry.value().is_some();
+    let are_several = distinct(entries.iter().filter(has_loss).map(Entry::losses)).len() > 1;
+    move |entry| match (entry.monitor(), entry.value()) {
+        (None, _) => SEVERAL.to_owned(),
+        (Some(monitor), Some(_)) if are_several && monitor.ends_with(LOSS) => {
+            format!("{monitor} ({})", entry.losses().join(", "))
+        }
+        (Some(monitor), Some(_)) => monitor.to_owned(),
+        (Some(_), None) => String::new(),
+    }
 }
 
 fn common_folder(entries: &[Entry]) -> Option<&Path> {

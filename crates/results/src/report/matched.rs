@@ -153,7 +153,7 @@ impl<'a> Against<'a> {
         let p = matched.pairs.iter().map(|pair| pair.difference.p.and_then(|_| corrected.next()));
         let p = p.collect();
         let pairs: Vec<_> = matched.pairs.iter().map(|pair| [&pair.base, &pair.own]).collect();
-        let apart = Apart::new(&matched.keys, &pairs, [base, own]);
+        let apart = Apart::new(&matched.keys, &pairs, [base, own], &metric);
         let warnings = apart.task.iter().cloned().chain(judged_apart).collect();
         let mut against = Self { p, shown: Vec::new(), warnings, apart, matched, metric, base, own };
         against.shown = against.order(question)?;

@@ -3,6 +3,7 @@
 mod additive;
 mod answer;
 mod apart;
+mod architecture;
 mod best;
 mod class_table;
 mod cleaning;

@@ -8,7 +8,7 @@ use std::{
 
 use super::{
     ReportError, csv_file,
-    leaves::Leaves,
+    leaves::{LAYERS, Leaves},
     live,
     logged::{self, Logged},
     metrics_file::NO_METRIC,
@@ -36,6 +36,8 @@ pub(super) struct Run {
     pub(super) axes: Vec<(String, String)>,
     /// The axes that have short names, with their values as in `sweep.csv`.
     pub(super) tables: Vec<(String, String)>,
+    /// Its layers in words, where they are compared as one.
+    pub(super) layers: Option<Arc<str>>,
     /// The status in `summary.csv` or `sweep.csv`, or `unfinished`.
     pub(super) status: String,
     pub(super) reason: String,
@@ -391,7 +393,8 @@ impl Run {
 
     /// The value of an axis, from the sweep or else from the spec.
     pub(super) fn axis(&self, key: &str) -> Option<&str> {
-        value_of(&self.axes, key).or_else(|| self.setting(key))
+        let layers = || self.layers.as_deref().filter(|_| key == LAYERS);
+        value_of(&self.axes, key).or_else(|| self.setting(key)).or_else(layers)
     }
 }
 

@@ -4,6 +4,7 @@ use super::{
     differences::{self, file_name, is_path},
     grouping::grouped,
     leaves::Leaves,
+    metric::Metric,
     run::{FOLD, Run},
 };
 use crate::run::SEEDS;
@@ -32,8 +33,9 @@ const FEATURES: [&str; 6] = [
     "data.parquet.categorical",
 ];
 
-/// The keys that say what is minimized.
-const LOSS: [&str; 2] = ["model.loss", "model.class_weights"];
+/// The keys that say what is minimized, and in which unit: metrics of the same rows do not depend on them.
+const LOSS: [&str; 4] =
+    ["model.loss", "model.class_weights", "data.csv.standardize_target", "data.parquet.standardize_target"];
 
 /// The name for the digest of the data in messages.
 const DATA: &str = "the data";
@@ -45,10 +47,26 @@ pub(super) struct Tasks {
     groups: Vec<Vec<usize>>,
     /// The keys in which tasks differ: the data, the loss, keys of `[data]`.
     keys: Vec<String>,
+    /// What cannot be compared between them.
+    what: &'static str,
 }
 
 impl Tasks {
+    /// Those whose losses can be compared.
     pub(super) fn new(runs: &[Run]) -> Self {
+        Self::told_by(runs, "losses", |_| true)
+    }
+
+    /// Those in which a metric can be compared: of validations every metric but the loss is of targets and predictions alone, in
+    /// the units of the data, so that the loss makes no other task.
+    pub(super) fn of_metric(runs: &[Run], metric: &Metric) -> Self {
+        match metric.full_name().strip_prefix("validation.") {
+            Some(own) if own != "loss" => Self::told_by(runs, "metrics", |key| !is_one_of(key, &LOSS)),
+            _ => Self::new(runs),
+        }
+    }
+
+    fn told_by(runs: &[Run], what: &'static str, tells: fn(&str) -> bool) -> Self {
         let trainings = || {
             let with_spec = runs.iter().enumerate().filter(|(_, run)| run.kind() == "train");
             with_spec.filter_map(|(place, run)| Some((place + 1, run, run.spec.as_ref()?)))
@@ -59,7 +77,7 @@ impl Tasks {
         // Most runs are alike in all that a task is made of.
         let differ: Vec<&str> = differences::keys(trainings().map(|(_, _, spec)| spec))
             .into_iter()
-            .filter(|key| is_one_of(key, &LOSS) || key.starts_with("data."))
+            .filter(|key| tells(key) && (is_one_of(key, &LOSS) || key.starts_with("data.")))
             .collect();
         let alike = grouped(trainings().map(|(number, run, spec)| {
             let values: Vec<Option<&str>> = differ.iter().map(|key| spec.get(key)).collect();
@@ -69,7 +87,7 @@ impl Tasks {
             .into_iter()
             .map(|(_, runs)| {
                 let (_, run, spec) = runs[0];
-                (task(run, spec, is_known), runs.into_iter().map(|(number, ..)| number).collect())
+                (task(run, spec, is_known, tells), runs.into_iter().map(|(number, ..)| number).collect())
             })
             .collect();
         let tables: Vec<_> = tasks.iter().map(|(task, numbers)| (numbers[0], task)).collect();
@@ -83,7 +101,7 @@ impl Tasks {
             numbers.sort_unstable();
             numbers
         });
-        Self { groups: groups.collect(), keys }
+        Self { groups: groups.collect(), keys, what }
     }
 
     /// The task of each of `count` runs, in order; `None` for a run without a spec.
@@ -112,7 +130,8 @@ impl Tasks {
         let groups: Vec<String> = self.groups.iter().map(runs).collect();
         let verb = if several { "differ" } else { "differs" };
         let (tasks, keys, groups) = (self.groups.len(), self.keys.join(", "), groups.join("; "));
-        Some(format!("{tasks} tasks, whose losses are not comparable: {keys} {verb} ({groups})"))
+        let what = self.what;
+        Some(format!("{tasks} tasks, whose {what} are not comparable: {keys} {verb} ({groups})"))
     }
 }
 
@@ -131,16 +150,18 @@ impl Run {
     }
 }
 
-/// Everything that determines a run's losses besides model and training.
-fn task(run: &Run, spec: &Leaves, digest_is_known: bool) -> Leaves {
+/// Everything that determines a run's losses besides model and training, as far as it `tells` tasks apart.
+fn task(run: &Run, spec: &Leaves, digest_is_known: bool, tells: fn(&str) -> bool) -> Leaves {
     let drops = |key| spec.get(key).is_some_and(|how| how.contains("drop"));
     let drops_rows = drops("data.csv.missing") || drops("data.parquet.missing");
     let decides = |(key, value): &(&str, &str)| {
-        is_one_of(key, &LOSS)
-            || (key.starts_with("data.")
+        let is_of_data = || {
+            key.starts_with("data.")
                 && !is_one_of(key, &HARMLESS)
                 && (drops_rows || !is_one_of(key, &FEATURES))
-                && !(digest_is_known && is_path(value)))
+                && !(digest_is_known && is_path(value))
+        };
+        tells(key) && (is_one_of(key, &LOSS) || is_of_data())
     };
     let keys = spec.iter().filter(decides);
     let task = keys.map(|(key, value)| (key.to_owned(), file_name(value).to_owned()));

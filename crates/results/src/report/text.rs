@@ -28,7 +28,7 @@ impl Comparison {
         columns.iter_mut().for_each(|column| column.pick(&shown));
         let mut table = grid::table(&columns, 1, width) + &more(&shown, self.runs.len(), "run");
         table.extend(self.worst_first(question).filter(|_| shown.len() < self.runs.len()));
-        let mut text = format!("{}\n{builds}\n{table}", self.comparability());
+        let mut text = format!("{}\n{builds}\n{table}", self.comparability(question.metric.as_deref()));
         let jobs = jobs(&self.runs, &self.configurations);
         for job in jobs.iter().filter(|job| has_repeats(job)) {
             let of = runs_of(job, jobs.len());

@@ -224,6 +224,10 @@ impl Item<'_> {
             None => {
                 let hint = match suggest::nearest(found, names()) {
                     Some(near) => format!("did you mean `{near}`?"),
+                    // What other programs have, and users look for.
+                    None if noun == "layer" => {
+                        format!("this version has only {}", suggest::listing(names(), "and"))
+                    }
                     None => format!("known: {}", suggest::listing(names(), "and")),
                 };
                 (format!("`{path}`: unknown {noun} `{found}`"), hint)

@@ -100,7 +100,7 @@ impl Content<'_> {
             self.facts(&mut headline);
         } else {
             let class = if headline.is_empty() { "verdict" } else { "note" };
-            headline.prose(class, &self.comparison.comparability());
+            headline.prose(class, &self.comparison.comparability(metric));
         }
         let warnings: Vec<String> =
             self.comparison.warning().into_iter().chain(self.comparison.builds()).collect();

@@ -89,7 +89,7 @@ pub fn page(request: &PageRequest<'_>) -> Result<Page, ReportError> {
     let mut content = Content {
         comparison: &comparison,
         rows: model.map(|model| &model.rows),
-        tasks: comparison.axes_by_task(),
+        tasks: comparison.axes_by_task(comparison.ranked_by(request.metric)?.as_ref()),
         names: HashMap::new(),
         metrics: HashMap::new(),
         sections: Vec::new(),

@@ -186,8 +186,21 @@ fn rounded(levels: &[&str]) -> Vec<String> {
     };
     let words = levels.iter().map(|level| round(level).unwrap_or_else(|| shortened(level, MOST_CHARACTERS)));
     let words: Vec<String> = words.collect();
-    let is_told = distinct(words.iter()).len() == levels.len();
-    if is_told { words } else { levels.iter().map(|level| shortened(level, MOST_CHARACTERS)).collect() }
+    let are_told = |words: &Vec<String>| distinct(words.iter()).len() == levels.len();
+    if are_told(&words) {
+        return words;
+    }
+    let ends: Vec<String> = levels.iter().map(|level| shortened(level, MOST_CHARACTERS)).collect();
+    let is_list = levels.iter().any(|level| level.contains('+') && level.chars().count() > MOST_CHARACTERS);
+    if are_told(&ends) || !is_list { ends } else { levels.iter().map(|level| begun(level)).collect() }
+}
+
+/// The beginning of layers, whose ends are alike: they have the same outputs.
+fn begun(level: &str) -> String {
+    match level.chars().count() <= MOST_CHARACTERS {
+        true => level.to_owned(),
+        false => level.chars().take(MOST_CHARACTERS - 1).chain(['\u{2026}']).collect(),
+    }
 }
 
 /// Where the values of an axis stand: side by side where they are few, else by their size.
@@ -242,6 +255,8 @@ mod tests {
     fn drawn_numbers_are_rounded_where_that_tells_them_apart() {
         assert_eq!(rounded(&["0.000230611", "0.0257297", "0.1"]), ["2.31e-4", "0.0257", "0.1"]);
         assert_eq!(rounded(&["0.0257297", "0.0257298"]), ["0.0257297", "0.0257298"]);
+        let layers = ["linear32+relu+linear1", "linear64+gelu+linear1", "linear1"];
+        assert_eq!(rounded(&layers), ["linear32+re\u{2026}", "linear64+ge\u{2026}", "linear1"]);
         assert_eq!(rounded(&["12345678", "a/long/path.csv"]), ["12345678", "…ng/path.csv"]);
     }
 }

@@ -1,0 +1,122 @@
+//! Models of different depth in one table, and runs of different losses ranked by a metric that they share.
+
+use crate::process::Sandbox;
+
+const SPEC: &str = r#"
+name = "lines"
+data.synthetic_regression = { weights = [1.0], train_rows = 64, validation_rows = 16 }
+model.layers = [{ linear = { out_features = 4 } }, "relu", { linear = { out_features = 1 } }]
+optimizer.sgd.lr = 0.1
+trainer.max_epochs = 2
+logging.metrics = ["loss", "mae"]
+"#;
+
+const DEEP: &str = r#"[{ linear = { out_features = 8 } }, "gelu", { dropout = { p = 0.1 } }, { linear = { out_features = 8 } }, "gelu", { linear = { out_features = 1 } }]"#;
+
+fn place(runs: &[&[&str]]) -> Sandbox {
+    let place = Sandbox::new(SPEC);
+    runs.iter().for_each(|words| add(&place, words));
+    place
+}
+
+fn add(place: &Sandbox, words: &[&str]) {
+    let ended = place.runner(&[&["spec.toml", "-q"], words].concat());
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+}
+
+/// The titles of the first table of a comparison, and its text.
+fn titles(place: &Sandbox, words: &[&str]) -> (Vec<String>, String) {
+    let text = place.runner(&[&["compare", "runs"], words].concat()).stdout;
+    let head = text.lines().find(|line| line.trim_start().starts_with("#  ")).unwrap_or_default();
+    let titles = head.split("  ").map(|title| title.trim().to_owned()).filter(|title| !title.is_empty());
+    (titles.collect(), text)
+}
+
+fn page(place: &Sandbox) -> String {
+    let ended = place.runner(&["report", "runs", "-o", "page.html"]);
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    std::fs::read_to_string(place.path().join("page.html")).unwrap()
+}
+
+/// A run by itself is named as a trial of a sweep over layers, and no key of a single layer is an axis; nor is a default.
+#[test]
+fn models_of_different_depth_have_one_column() {
+    let deep = format!("model.layers={DEEP}");
+    let schedule =
+        |t_max: &str| [format!("schedule.cosine.t_max={t_max}"), "schedule.interval=step".to_owned()];
+    let [[t_max, step], [longer, _]] = [schedule("10"), schedule("20")];
+    let place =
+        place(&[&[], &["model.layers.0.linear.out_features=16"], &[&deep, &t_max, &step], &[&longer, &step]]);
+    let (own, text) = titles(&place, &[]);
+    assert_eq!(own[..4], ["#", "layers", "t_max", "validation loss"], "{text}");
+    let deep_name = "linear8+gelu+dropout0.1+linear8+gelu+linear1";
+    for name in ["linear4+relu+linear1", "linear16+relu+linear1", deep_name] {
+        assert!(text.contains(&format!(" {name} ")), "{text}");
+    }
+    let (by, text) = titles(&place, &["--by", "layers"]);
+    assert_eq!(by[..2], ["#", "layers"], "{text}");
+    let csv = place.runner(&["compare", "runs", "--export", "csv"]).stdout;
+    let head = csv.lines().next().unwrap();
+    assert!(head.starts_with("path,model.layers,schedule.") && !head.contains("out_features"), "{head}");
+    assert!(csv.contains(",linear16+relu+linear1,"), "{csv}");
+    let page = page(&place);
+    assert!(page.contains("by layers; means") && !page.contains("by 0.linear"), "axes of the page");
+    assert!(page.contains(&format!(" layers {deep_name} t_max 10")), "names of the page");
+
+    // A trial of a sweep over layers is called alike, and is of the setting of such a run.
+    let written = SPEC.lines().find_map(|line| line.strip_prefix("model.layers = ")).unwrap();
+    add(&place, &[&format!("model.layers={written},{DEEP}"), "seed=1"]);
+    let (own, text) = titles(&place, &[]);
+    assert_eq!(own[..5], ["#", "input", "layers", "t_max", "n"], "{text}");
+    assert!(text.contains(" linear4+relu+linear1  ") && !text.contains("out_features"), "{text}");
+}
+
+/// Where only a number varies within equal architectures, its key is the axis; so is a swept key that tells kinds apart.
+#[test]
+fn equal_architectures_keep_their_keys() {
+    let alike = place(&[&[], &["model.layers.0.linear.out_features=16"]]);
+    let (own, text) = titles(&alike, &[]);
+    assert_eq!(own[..2], ["#", "out_features"], "{text}");
+    let swept = place(&[&["model.layers.1=relu,tanh", "model.layers.0.linear.out_features=4,8"]]);
+    let (own, text) = titles(&swept, &[]);
+    assert_eq!(own[..3], ["#", "layers.1", "out_features"], "{text}");
+}
+
+/// Losses of different kinds are ranked apart, and listed by kind; the metric in the target's units ranks all runs.
+#[test]
+fn losses_apart_are_ranked_by_a_metric_that_they_share() {
+    let place = place(&[&["name=a"], &["name=b", "model.loss=huber"], &["name=c", "optimizer.sgd.lr=0.01"]]);
+    let (_, text) = titles(&place, &[]);
+    let first = "2 tasks, whose losses are not comparable: model.loss differs (runs 1, 3; run 2); \
+                 `--metric mae` ranks all in one table\n";
+    assert!(text.starts_with(first), "{text}");
+    let (own, text) = titles(&place, &["--metric", "mae"]);
+    assert_eq!(own[..4], ["#", "loss", "lr", "validation mae"], "{text}");
+    assert!(text.starts_with("best: #") && !text.contains("tasks"), "{text}");
+    let said = place.runner(&["compare", "runs", "--metric", "mae", "-q"]).stdout;
+    assert!(said.starts_with("3 runs, comparable: "), "{said}");
+    let listed = place.runner(&["list", "runs", "--sort", "best", "-v"]).stdout;
+    let kinds = listed.lines().skip(1).filter_map(|line| line.split("validation.loss ").nth(1));
+    let kinds: Vec<&str> = kinds.map(str::trim).collect();
+    assert!(
+        kinds == ["(huber)", "(mse)", "(mse)"] || kinds == ["(mse)", "(mse)", "(huber)"],
+        "{kinds:?} {listed}"
+    );
+    // Other rows are another task, whatever the metric.
+    add(&place, &["name=d", "data.synthetic_regression.validation_rows=32"]);
+    let (_, text) = titles(&place, &["--metric", "mae"]);
+    let first = "2 tasks, whose metrics are not comparable: data.synthetic_regression.validation_rows differs \
+                 (runs 1 to 3; run 4)\n";
+    assert!(text.starts_with(first), "{text}");
+}
+
+/// What each run monitors ranks all of them, if that does not depend on the loss; `evaluate` finds the best.
+#[test]
+fn runs_of_two_losses_that_monitor_a_metric_have_one_best() {
+    let place = place(&[&["model.loss=mse,huber", "trainer.monitor=validation.mae"]]);
+    let (own, text) = titles(&place, &[]);
+    assert_eq!(own[..3], ["#", "loss", "validation mae"], "{text}");
+    assert!(page(&place).contains("Settings by validation mae, the best first"), "a ranking of both");
+    let best = place.runner(&["evaluate", "runs/lines"]).stderr;
+    assert!(best.contains("the best trial: #") && best.contains("validation mae"), "{best}");
+}
