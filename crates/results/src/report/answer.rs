@@ -308,14 +308,14 @@ impl Comparison {
         let last = &mut all().filter(|own| lacks_folds(own) && is_last(own));
         say("without some of their folds, ranked last", last);
         let each = ranking.each;
-        let lacks = |setting: &&Candidate| ranking.lacks_seeds(setting);
+        let most = all().map(|setting| setting.samples.len()).max().unwrap_or(0);
+        let lacks = |setting: &&Candidate| ranking.metric.is_learned && setting.samples.len() < most;
         say(
             &format!("fewer {each}s, compared by those that both have"),
             &mut all().filter(|own| lacks(own) && !is_last(own)),
         );
         say(&format!("fewer {each}s, ranked last"), &mut all().filter(|own| lacks(own) && is_last(own)));
-        let each =
-            if ranking.metric.is_learned { format!("{}s", ranking.each) } else { "repeats".to_owned() };
+        let each = if ranking.metric.is_learned { format!("{each}s") } else { "repeats".to_owned() };
         let incomplete =
             format!("incomplete, {each} that lack a combination of the folded axes do not count");
         say(&incomplete, &mut all().filter(|setting| setting.incomplete > 0));

@@ -1,18 +1,11 @@
 //! Small CSV files as written by `record`: complete lines, with an incomplete last line if the process was
 //! killed.
 
-use std::{
-    io::{self, Read},
-    path::Path,
-};
+use std::{path::Path, str};
 
-use csv::{ErrorKind, StringRecord};
+use csv::StringRecord;
 
-use super::{ReportError, texts::Texts};
-use crate::{host::open_regular, units};
-
-/// Maximum bytes; a larger file is refused.
-const LARGEST: u64 = 1 << 30;
+use super::{ReportError, csv_lines, texts::Texts};
 
 /// A file's complete lines.
 pub(super) struct CsvFile {
@@ -24,33 +17,15 @@ pub(super) struct CsvFile {
 
 /// Reads a file into memory, without an incomplete last line.
 pub(super) fn read(path: &Path) -> Result<CsvFile, ReportError> {
-    let mut text = String::new();
-    let read = open_regular(path).and_then(|(file, length)| match length {
-        ..=LARGEST => {
-            // With some extra room the end of the file is found without reallocating.
-            text.reserve(length as usize + 64);
-            file.take(LARGEST).read_to_string(&mut text)
-        }
-        _ => Err(io::Error::other(format!("it is larger than {}", units::bytes(LARGEST)))),
-    });
-    read.map_err(|e| ReportError::read(path, e))?;
-    let whole = &text[..text.rfind('\n').map_or(0, |newline| newline + 1)];
-    let mut reader = csv::Reader::from_reader(whole.as_bytes());
-    let columns = reader.headers().map_err(|e| malformed(path, &e))?.clone();
-    let mut rows = Vec::new();
-    for row in reader.records() {
-        rows.push(row.map_err(|e| malformed(path, &e))?.iter().collect());
-    }
-    Ok(CsvFile { columns, rows })
-}
-
-fn malformed(path: &Path, error: &csv::Error) -> ReportError {
-    let line = error.position().map_or(0, csv::Position::line);
-    let message = match error.kind() {
-        ErrorKind::UnequalLengths { expected_len, len, .. } => {
-            format!("expected {expected_len} cells, got {len}")
-        }
-        _ => error.to_string(),
+    let (mut columns, mut rows) = (StringRecord::new(), Vec::new());
+    let header = |names: &StringRecord| {
+        columns.clone_from(names);
+        Ok(())
     };
-    ReportError::malformed(path, line, message)
+    csv_lines::scan(path, header, |(), cells| {
+        let row: Result<Texts, _> = cells.iter().map(str::from_utf8).collect();
+        rows.push(row.map_err(|_| "expected UTF-8 text")?);
+        Ok(())
+    })?;
+    Ok(CsvFile { columns, rows })
 }

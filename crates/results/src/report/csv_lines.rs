@@ -1,14 +1,15 @@
 //! Reads the complete lines of a CSV file of any length, block by block; the file may still be growing.
 
 use std::{
+    cell::Cell,
     fs::File,
-    io::{self, BufRead, BufReader, Read, Seek, SeekFrom},
+    io::{self, BufRead, BufReader, Cursor, Read, Seek, SeekFrom},
     path::Path,
     str::{self, FromStr},
     sync::atomic::{AtomicU64, Ordering},
 };
 
-use csv::{ByteRecord, ReaderBuilder, StringRecord};
+use csv::{ByteRecord, Reader, ReaderBuilder, StringRecord};
 
 use super::ReportError;
 use crate::{host::open_regular, units};
@@ -18,6 +19,11 @@ pub(super) const BLOCK: usize = 1 << 20;
 
 /// A longer line means damage: a hole in the file, or binary data.
 const LONGEST: usize = 16 << 20;
+
+thread_local! {
+    /// Kept from text to text: to make one takes longer than to read a short text.
+    static READER: Cell<Option<Reader<Cursor<Vec<u8>>>>> = const { Cell::new(None) };
+}
 
 const BYTE_ORDER_MARK: &str = "\u{feff}";
 
@@ -151,7 +157,10 @@ pub(super) fn take_lines(
     width: usize,
     mut take: impl FnMut(&ByteRecord) -> Result<(), String>,
 ) -> Result<(), Fault> {
-    let mut reader = ReaderBuilder::new().has_headers(false).flexible(true).from_reader(text);
+    let new = || ReaderBuilder::new().has_headers(false).flexible(true).from_reader(Cursor::default());
+    let mut reader = READER.take().unwrap_or_else(new);
+    text.clone_into(reader.get_mut().get_mut());
+    reader.seek_raw(SeekFrom::Start(0), csv::Position::new()).map_err(io::Error::from)?;
     let mut row = ByteRecord::new();
     while reader.read_byte_record(&mut row).map_err(io::Error::from)? {
         let taken = match row.len() {
@@ -166,6 +175,9 @@ pub(super) fn take_lines(
         })?;
     }
     *lines += newlines(text) + 1;
+    if text.len() <= BLOCK {
+        READER.set(Some(reader));
+    }
     Ok(())
 }
 

@@ -140,8 +140,17 @@ impl Leaves {
             let differing = places.filter(|&place| self.value(place) != other.value(place));
             return differing.map(|place| self.shared[place].0.as_str()).collect();
         }
-        let own = self.iter().filter(|(key, value)| other.get(key) != Some(value)).map(|(key, _)| key);
-        own.chain(other.keys().filter(|key| self.get(key).is_none())).collect()
+        let (mut others, mut differing) = (other.iter().peekable(), Vec::new());
+        for (key, value) in self.iter() {
+            while let Some((added, _)) = others.next_if(|(other, _)| *other < key) {
+                differing.push(added);
+            }
+            if others.next_if(|(other, _)| *other == key).is_none_or(|(_, other)| other != value) {
+                differing.push(key);
+            }
+        }
+        differing.extend(others.map(|(key, _)| key));
+        differing
     }
 }
 

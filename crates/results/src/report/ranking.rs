@@ -168,12 +168,6 @@ impl Ranking {
         comparison.numbered(places) + &named(&self.keys, values)
     }
 
-    /// Whether a setting lacks seeds that others have.
-    pub(super) fn lacks_seeds(&self, setting: &Candidate) -> bool {
-        let most = self.settings.iter().map(|own| own.samples.len()).max().unwrap_or(0);
-        self.metric.is_learned && setting.samples.len() < most
-    }
-
     /// Whether a setting is ranked behind all that can be compared with the best.
     pub(super) fn comes_last(&self, setting: &Candidate) -> bool {
         let best = self.settings.first();

@@ -100,15 +100,15 @@ fn damaged_metrics(path: &Path, [train, validation]: [&str; 2]) -> io::Result<Op
     let shown = length.min(TAIL);
     let mut tail = vec![0; shown as usize];
     file.read_exact_at(&mut tail, length - shown)?;
-    let tail = String::from_utf8_lossy(&tail);
-    let Some(lines) = tail.strip_suffix('\n') else {
+    let Some(lines) = tail.strip_suffix(b"\n") else {
         return Ok(Some(if tail.is_empty() { "is empty" } else { "ends within a line" }));
     };
-    let last = match lines.rsplit_once('\n') {
-        Some((_, last)) => last,
+    let last = match lines.iter().rposition(|&byte| byte == b'\n') {
+        Some(newline) => &lines[newline + 1..],
         None if shown < length => return Ok(None),
         None => lines,
     };
+    let last = String::from_utf8_lossy(last);
     let cells: Vec<&str> = last.split(',').collect();
     let is_whole = match (validation, train, &cells[..]) {
         ("", "", _) => true, // nothing was logged, or an older version wrote the summary
