@@ -11,10 +11,10 @@
 //!
 //! A layer uses only the layers above it in this list; `tests/it/architecture.rs` checks that.
 //!
-//! There are eight crates, each compiled with the optimization level that its speed needs: [`vector`]
+//! There are nine crates, each compiled with the optimization level that its speed needs: [`vector`]
 //! (arithmetic on one core), `runner_base` (the first three layers), `runner_spec`, `runner_engine` (from
 //! [`collective`] to [`train`]), `runner_cuda`, `runner_session` (from `lab` to `run`), `runner_results`
-//! (`report` and `predict`), and this one.
+//! (`report`), `runner_predict`, and this one.
 //!
 //! | layer | owns |
 //! | --- | --- |
@@ -48,7 +48,7 @@ mod slurm;
 pub use runner_base::{host, random, units};
 pub use runner_cuda as cuda;
 pub use runner_engine::{collective, data, device, event, op, plan, program, train};
-use runner_results::predict;
+use runner_predict as predict;
 pub use runner_results::report;
 pub use runner_session::record;
 use runner_session::run;

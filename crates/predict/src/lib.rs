@@ -3,6 +3,11 @@
 //! The forward pass is the validation program, on the CPU; the preprocessing is stored in the model's file.
 //! Both can be exported as an ONNX file, for programs that serve models.
 
+// A long function is fine in a test that is a table of cases.
+#![cfg_attr(test, allow(clippy::too_many_lines))]
+// Only this project uses it: a name that says enough needs no doc.
+#![allow(missing_docs)]
+
 mod error;
 mod evaluate;
 mod far;
@@ -24,3 +29,9 @@ pub use output::predict;
 pub use output_file::is_standard_output;
 pub use trained::{Trained, WhichWeights};
 pub use validated::of_model;
+
+use runner_base::{host, random, units};
+use runner_engine::{data, device, plan, program, train};
+use runner_results::report;
+use runner_session::record;
+use runner_spec as spec;
