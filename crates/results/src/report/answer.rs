@@ -310,8 +310,7 @@ impl Comparison {
         let (last, others): (Vec<_>, Vec<_>) = ranking.lacking_seeds().partition(is_last);
         say(&format!("fewer {each}s, compared by those that both have"), &others);
         say(&format!("fewer {each}s, ranked last"), &last);
-        let each =
-            if ranking.metric.is_learned { format!("{}s", ranking.each) } else { "repeats".to_owned() };
+        let each = if ranking.metric.is_learned { format!("{each}s") } else { "repeats".to_owned() };
         let incomplete =
             format!("incomplete, {each} that lack a combination of the folded axes do not count");
         say(&incomplete, &all(&|setting| setting.incomplete > 0));
