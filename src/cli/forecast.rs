@@ -9,6 +9,7 @@ use std::{
 
 use super::disk::Disk;
 use crate::{
+    host::escape_line,
     plan::{Machine, Trial},
     record::{run_files, too_busy},
     run::{Datasets, Rehearsal, Unmeasured, rehearse, warn},
@@ -353,7 +354,9 @@ fn space(
         blocks = blocks.saturating_add(each.saturating_mul(group.count as u64));
         opened = Some(dataset);
     }
-    let (bytes, folder) = (blocks.saturating_mul(disk.block), conditions.runs_dir.display());
+    let bytes = blocks.saturating_mul(disk.block);
+    let folder = conditions.runs_dir.to_string_lossy();
+    let folder = escape_line(&folder);
     let [needed, free] = units::two_sizes(bytes, disk.free);
     if bytes > disk.free {
         warn(format!("`{folder}` has {free} free, and this takes about {needed}"));

@@ -14,8 +14,9 @@ use super::{
     grouping::{distinct, grouped},
     key::Key,
     leaves::Leaves,
+    metric::more_is_better,
     order::Direction,
-    run::{PLANNED, Run, UNFINISHED, more_is_better},
+    run::{PLANNED, Run, UNFINISHED},
     sweep,
     text::status_in_words,
 };

@@ -53,6 +53,7 @@ mod repeats;
 mod run;
 mod scaling;
 mod series;
+mod setting_name;
 mod show;
 mod speeds;
 mod statistics;

@@ -6,9 +6,9 @@ use super::{
     ReportError,
     comparison::Comparison,
     key::{Key, short},
-    metric::Metric,
+    metric::{Metric, more_is_better},
     ranking::{Candidate, Ranking},
-    run::{Run, more_is_better},
+    run::Run,
     statistics::Estimate,
 };
 

@@ -11,6 +11,7 @@ use super::{
     leaves::{LAYERS, Leaves},
     live,
     logged::{self, Logged},
+    metric::more_is_better,
     metrics_file::NO_METRIC,
     parallel,
 };
@@ -65,15 +66,6 @@ const METRICS: &str = "metrics.csv";
 
 /// Figures that tell what was learned.
 pub(super) const LEARNED: [&str; 3] = ["validation.loss", "validation.accuracy", "train.loss"];
-
-/// Suffixes of figures for which more is better; for all others, less is.
-const MORE: [&str; 9] =
-    ["accuracy", "per_s", "r2", "f1", "f1_weighted", "precision", "recall", "auc", "gb_per_s"];
-
-/// Whether a larger value of the figure is better.
-pub(super) fn more_is_better(name: &str) -> bool {
-    MORE.iter().any(|ending| logged::metric_of(name).ends_with(ending))
-}
 
 /// Status of a run without a summary in which no process is at work: it was killed.
 pub(super) const UNFINISHED: &str = "unfinished";

@@ -13,8 +13,8 @@ use super::{
     live,
     metrics_file::Row,
     plot::{PlotRequest, Style, plot},
-    ranking::named,
     run::{PLANNED, REPEAT, RUNNING, Run, UNFINISHED},
+    setting_name::named,
     sweep,
     text::status_in_words,
 };

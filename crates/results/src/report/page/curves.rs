@@ -6,8 +6,8 @@ use serde_json::{Value, json};
 
 use crate::{
     report::{
+        metric::more_is_better,
         plot::{Axis, is_log},
-        run::more_is_better,
         series::Series,
     },
     units,

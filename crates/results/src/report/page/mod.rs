@@ -40,8 +40,9 @@ use super::{
     key::short,
     live,
     metrics_file::MetricCurves,
-    ranking::{Ranking, named},
+    ranking::Ranking,
     run::REPEAT,
+    setting_name::named,
 };
 use crate::units;
 pub use document::{HEAD, waiting};

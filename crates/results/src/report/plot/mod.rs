@@ -11,9 +11,9 @@ use super::{
     grouping::distinct,
     leaves::Leaves,
     live,
+    metric::more_is_better,
     metrics_file::MetricCurves,
     parallel,
-    run::more_is_better,
     series::Series,
 };
 use crate::{
