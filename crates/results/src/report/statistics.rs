@@ -87,7 +87,7 @@ fn covered(count: usize, outside: usize) -> f64 {
     1.0 - 2.0 * below(count).nth(outside).unwrap_or(0.5)
 }
 
-/// Whether each list of ratios is above or below 1 by at least [`LEAST_CHANGE`], or neither, beyond noise; and its p, by the sign
+/// Whether each list of ratios is above or below 1 by at least `LEAST_CHANGE`, or neither, beyond noise; and its p, by the sign
 /// test, corrected for all lists by Holm.
 pub fn verdicts(ratios: &[Vec<f64>]) -> Vec<(Ordering, f64)> {
     let verdict = |ratios: &Vec<f64>| {
