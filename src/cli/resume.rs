@@ -7,9 +7,13 @@ use super::{
     runs,
 };
 use crate::{
+    host::escape_line,
+    predict::moved_source,
     record::RunDir,
     report::{Found, find_one},
-    run::{Exit, Extension, KnownTrials, Resume, is_place_of_data, refuse, refused_changes, waits_at_rung},
+    run::{
+        Exit, Extension, KnownTrials, Resume, is_place_of_data, refuse, refused_changes, waits_at_rung, warn,
+    },
     spec::{self, Loaded, Spec},
 };
 
@@ -53,15 +57,42 @@ pub fn load(
     path: &Path,
 ) -> Result<(Loaded, Option<Extension>), Exit> {
     let words = &options.run.words;
-    let read = |overrides: Vec<String>| {
+    let read = &|overrides: Vec<String>| {
         let all: Vec<String> = overrides.into_iter().chain(options.launch.overrides()).collect();
         spec::read(path, &all).map_err(|failure| refuse(&failure))
     };
-    match resume {
+    let load = |words: &[String]| match resume {
         Resume::Sweep(folder) => load_sweep(folder, words, read),
         Resume::Run(_) => Ok((read(overrides(words))?, None)),
         Resume::Auto | Resume::No => Ok((read(options.run.overrides())?, None)),
+    };
+    let found = load(words)?;
+    match resume {
+        Resume::Sweep(folder) | Resume::Run(folder) => match places_of_moved(folder, &found.0) {
+            places if places.is_empty() => Ok(found),
+            places => load(&words.iter().cloned().chain(places).collect::<Vec<_>>()),
+        },
+        Resume::Auto | Resume::No => Ok(found),
     }
+}
+
+/// Where a project was moved with its runs: overrides that name its data at their new place, which are printed.
+fn places_of_moved(folder: &RunDir, loaded: &Loaded) -> Vec<String> {
+    let Loaded::Train(experiment) = loaded else { return Vec::new() };
+    let mut sources = experiment.trials.iter().map(|trial| &trial.spec.data.source);
+    let Some(source) = sources.next() else { return Vec::new() };
+    if sources.any(|other| other.files() != source.files()) {
+        return Vec::new(); // an axis names them
+    }
+    let digest = folder.data_digest().or_else(|| folder.trials().values().find_map(RunDir::data_digest));
+    let Some(moved) = moved_source(source, folder.path(), digest.as_deref()) else { return Vec::new() };
+    let files = moved.files_by_key().into_iter().filter(|(_, path)| !source.files().contains(path));
+    let places = files.map(|(key, path)| {
+        let path = path.to_string_lossy();
+        warn(format!("the project was moved: `{key}` is `{}` now", escape_line(&path)));
+        format!("{key}={}", toml::Value::from(&*path))
+    });
+    places.collect()
 }
 
 /// Reads a sweep with the trials that it began with and those that it was given since, and are given by `words`.

@@ -13,6 +13,13 @@ use super::{
     sweeps::{statuses, trials},
 };
 
+const TABLE: &str = r#"
+data.csv = { path = "rows.csv", target = "y" }
+model.layers = [{ linear = { out_features = 1 } }]
+optimizer.sgd.lr = 1e-3
+trainer.max_epochs = 2
+"#;
+
 fn column(sweep: &Path, name: &str) -> Vec<String> {
     let table = Table::read(&fs::read_to_string(sweep.join("sweep.csv")).unwrap());
     table.column(name).iter().map(|&cell| cell.to_owned()).collect()
@@ -85,14 +92,7 @@ fn longer_axes_add_trials() {
 
 #[test]
 fn a_sweep_goes_on_with_its_data_at_another_place() {
-    let place = Sandbox::new(
-        r#"
-data.csv = { path = "rows.csv", target = "y" }
-model.layers = [{ linear = { out_features = 1 } }]
-optimizer.sgd.lr = 1e-3
-trainer.max_epochs = 2
-"#,
-    );
+    let place = Sandbox::new(TABLE);
     let file = |name: &str| place.path().join(name);
     let write = |name: &str, slope: usize| {
         let rows: String = (0..40).map(|i| format!("{i},{}\n", slope * i)).collect();
@@ -103,8 +103,8 @@ trainer.max_epochs = 2
     let lose = |trial: usize| fs::remove_dir_all(&trials(&sweep)[trial].0).unwrap();
     let (before, of_lost) = (times(&sweep)[0], result(&trials(&sweep)[1]));
     lose(1);
-    ["moved", "others"].into_iter().for_each(|folder| fs::create_dir(file(folder)).unwrap());
-    fs::rename(file("rows.csv"), file("moved/rows.csv")).unwrap();
+    ["elsewhere", "others"].into_iter().for_each(|folder| fs::create_dir(file(folder)).unwrap());
+    fs::rename(file("rows.csv"), file("elsewhere/rows.csv")).unwrap();
     write("others/rows.csv", 3);
     let at = |name: &str| format!("data.csv.path={}", file(name).display());
     let ended = resumed(&place, &sweep, &[]);
@@ -116,13 +116,45 @@ trainer.max_epochs = 2
     let other = "the data are not those that `TRIAL` was trained on";
     let own = ended.stderr.replace(trials(&sweep)[0].0.to_str().unwrap(), "TRIAL");
     assert!(ended.code == Some(2) && own.contains(other), "{own}");
-    let ended = resumed(&place, &sweep, &[&at("moved/rows.csv")]);
+    let ended = resumed(&place, &sweep, &[&at("elsewhere/rows.csv")]);
     assert_eq!((ended.code, times(&sweep)[0]), (Some(0), before), "{ended:?}");
     assert!(result(&trials(&sweep)[1]) == of_lost);
     // It knows where they are from now on.
     lose(1);
     assert_eq!(resumed(&place, &sweep, &["optimizer.sgd.lr=1e-3,1e-4,1e-5"]).code, Some(0));
     assert_eq!((statuses(&sweep), times(&sweep)[0]), (vec!["finished".to_owned(); 3], before));
+}
+
+#[test]
+fn a_moved_project_goes_on() {
+    let place = Sandbox::new(TABLE);
+    let rows: String = (0..40).map(|i| format!("{i},{}\n", 2 * i)).collect();
+    fs::write(place.path().join("rows.csv"), format!("x,y\n{rows}")).unwrap();
+    let sweep = place.run(&["optimizer.sgd.lr=1e-3,1e-4"]).ended_by(0).0;
+    let single = place.run(&["trainer.max_epochs=1", "checkpoint.every_epochs=1"]).ended_by(0).0;
+    let of_lost = result(&trials(&sweep)[1]);
+    fs::remove_dir_all(&trials(&sweep)[1].0).unwrap();
+    let moved = place.path().join("moved");
+    fs::create_dir(&moved).unwrap();
+    fs::rename(place.path().join("rows.csv"), moved.join("rows.csv")).unwrap();
+    let to = |folder: &Path| {
+        let to = moved.join(folder.file_name().unwrap());
+        fs::rename(folder, &to).unwrap();
+        to
+    };
+    let [sweep, single] = [&sweep, &single].map(|folder| to(folder));
+    let says = format!(
+        "warning: the project was moved: `data.csv.path` is `{}` now\n",
+        moved.join("rows.csv").display()
+    );
+    let ended = resumed(&place, &sweep, &[]);
+    assert!(ended.code == Some(0) && ended.stderr.starts_with(&says), "{ended:?}");
+    assert!(result(&trials(&sweep)[1]) == of_lost);
+    let ended = resumed(&place, &sweep, &[]);
+    assert_eq!((ended.code, &*ended.stderr), (Some(0), ""), "it is known from now on");
+    let ended = resumed(&place, &single, &["trainer.max_epochs=2"]);
+    assert!(ended.code == Some(0) && ended.stderr.contains(&says), "{ended:?}");
+    assert_eq!(Folder(single).summary("epochs"), "2");
 }
 
 #[test]

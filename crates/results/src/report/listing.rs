@@ -14,7 +14,7 @@ use super::{
     grouping::{distinct, grouped},
     key::Key,
     leaves::Leaves,
-    metric::more_is_better,
+    logged::more_is_better,
     order::Direction,
     run::{PLANNED, Run, UNFINISHED},
     sweep,

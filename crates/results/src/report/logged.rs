@@ -51,6 +51,15 @@ pub(super) fn best_column(metric: &str) -> String {
     format!("best_validation_{metric}")
 }
 
+/// Suffixes of figures for which more is better; for all others, less is.
+const MORE: [&str; 9] =
+    ["accuracy", "per_s", "r2", "f1", "f1_weighted", "precision", "recall", "auc", "gb_per_s"];
+
+/// Whether a larger value of the figure is better.
+pub(super) fn more_is_better(name: &str) -> bool {
+    MORE.iter().any(|ending| metric_of(name).ends_with(ending))
+}
+
 /// The metric by which the values of a name or a column are read: of one target, that of all.
 pub(super) fn metric_of(name: &str) -> &str {
     let column = name.strip_prefix("validation.").unwrap_or(name);

@@ -4,7 +4,7 @@ use super::{
     ReportError,
     grouping::{distinct, grouped},
     key::{Key, known_figures, runs_have},
-    logged::{self, best_column},
+    logged::{self, best_column, more_is_better},
     run::Run,
 };
 use crate::{spec::nearest, units};
@@ -20,15 +20,6 @@ pub(super) type Judged = (Metric, Vec<usize>);
 
 /// A value with its interval, if it has one.
 pub(super) type Valued = (f64, Option<[f64; 2]>);
-
-/// Suffixes of figures for which more is better; for all others, less is.
-const MORE: [&str; 9] =
-    ["accuracy", "per_s", "r2", "f1", "f1_weighted", "precision", "recall", "auc", "gb_per_s"];
-
-/// Whether a larger value of the figure is better.
-pub(super) fn more_is_better(name: &str) -> bool {
-    MORE.iter().any(|ending| logged::metric_of(name).ends_with(ending))
-}
 
 /// A metric, with its formatting and direction.
 #[derive(Clone, Debug)]

@@ -10,8 +10,7 @@ use super::{
     ReportError, csv_file,
     leaves::{LAYERS, Leaves},
     live,
-    logged::{self, Logged},
-    metric::more_is_better,
+    logged::{self, Logged, more_is_better},
     metrics_file::NO_METRIC,
     parallel,
 };

@@ -82,7 +82,8 @@ pub(super) fn not_the_trials(found: &Spec, own: &Spec, axes: &[String]) -> Optio
 pub fn is_place_of_data(word: &str) -> bool {
     let place = word.split_once('=').map(|(key, place)| (key.trim_end(), place));
     place.is_some_and(|(key, place)| {
-        key.starts_with("data.") && MAY_CHANGE.contains(&key) && !place.contains(',')
+        let is_one = place.starts_with('"') || !place.contains(',');
+        key.starts_with("data.") && MAY_CHANGE.contains(&key) && is_one
     })
 }
 

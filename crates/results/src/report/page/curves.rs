@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::{
     report::{
-        metric::more_is_better,
+        logged::more_is_better,
         plot::{Axis, is_log},
         series::Series,
     },

@@ -11,7 +11,7 @@ use super::{
     grouping::distinct,
     leaves::Leaves,
     live,
-    metric::more_is_better,
+    logged::more_is_better,
     metrics_file::MetricCurves,
     parallel,
     series::Series,
