@@ -88,9 +88,8 @@ fn places_of_moved(folder: &RunDir, loaded: &Loaded) -> Vec<String> {
     let Some(moved) = moved_source(source, folder.path(), digest.as_deref()) else { return Vec::new() };
     let files = moved.files_by_key().into_iter().filter(|(_, path)| !source.files().contains(path));
     let places = files.map(|(key, path)| {
-        let path = path.to_string_lossy();
-        warn(format!("the project was moved: `{key}` is `{}` now", escape_line(&path)));
-        format!("{key}={}", toml::Value::from(&*path))
+        warn(format!("the project was moved: `{key}` is `{}` now", escape_line(&path.to_string_lossy())));
+        spec::path_override(key, path)
     });
     places.collect()
 }

@@ -151,8 +151,8 @@ fn a_policy_may_take_less_than_the_one_it_is_compared_with() {
     assert!(like.ends_with("1.00  noise"), "{like}");
 }
 
-/// Of several comparisons one looks dear by chance. What is said of each is corrected for all of them, and a step's cost is that
-/// of the factor.
+/// One of several comparisons looks expensive by chance: each verdict is corrected for all of them. The cost of a step follows
+/// from the factor.
 #[test]
 fn one_dear_repeat_of_many_is_no_cost() {
     let lucky: [(&str, &[f64]); 4] = [

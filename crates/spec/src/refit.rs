@@ -79,7 +79,7 @@ impl Refit<'_> {
             words.push("final_model=true".to_owned());
         }
         let files = self.moved.iter().flat_map(|source| source.files_by_key());
-        words.extend(files.map(|(key, path)| format!("{key}={}", quoted(&path.to_string_lossy()))));
+        words.extend(files.map(|(key, path)| path_override(key, path)));
         self.take_rows(&mut words)?;
         self.take_length(&mut words);
         self.leave_out_validation(&mut words);
@@ -229,6 +229,11 @@ pub fn with_full_paths(words: &[String], folder: &Path) -> Vec<String> {
         _ => word.clone(),
     };
     words.iter().map(of_word).collect()
+}
+
+/// An override that sets a key to a path.
+pub fn path_override(key: &str, path: &Path) -> String {
+    format!("{key}={}", quoted(&path.to_string_lossy()))
 }
 
 /// A path as a value of an override.
