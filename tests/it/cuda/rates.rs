@@ -281,7 +281,7 @@ fn engines_that_estimates_do_not_tell_apart_are_tried() {
     {
         let sim = Sim::at(&all.libraries);
         plant(&sim, 0, &NEAR);
-        let slow = format!("{slow}:4000");
+        let slow = format!("{slow}:40000");
         let place = Sandbox::new(LINREG);
         let run = sim.run(&place, &[long], &[("RUNNER_SIM_SLOW", &slow)]).ended_by(0);
         let (used, why, in_spec) = engine(&run);
@@ -321,7 +321,7 @@ fn repeats_have_one_engine_and_a_run_goes_on_with_its_own() {
     let place = Sandbox::new(LINREG);
     let arguments =
         ["spec.toml", "trainer.max_epochs=100", "checkpoint.every_epochs=70", "--runs-dir", "runs"];
-    let [persistent, graph] = ["launch interpret:4000", "graph:4000"].map(|slow| [("RUNNER_SIM_SLOW", slow)]);
+    let [persistent, graph] = ["launch interpret:40000", "graph:40000"].map(|slow| [("RUNNER_SIM_SLOW", slow)]);
     let ended = sim.runner(&place, &arguments, &persistent);
     assert_eq!(ended.code, Some(0), "{ended:?}");
     let run = || Folder::within(&place.path().join("runs")).unwrap();
