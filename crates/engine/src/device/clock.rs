@@ -20,6 +20,9 @@ named! {
     }
 }
 
+/// Sums of times, by timer and phase.
+pub type Totals = [[Duration; Phase::ALL.len()]; 2];
+
 /// Times of a run, by phase.
 pub struct Clock {
     origin: Instant,
@@ -190,6 +193,10 @@ impl Clock {
     pub fn total(&self, by: Timer, phase: Phase) -> Duration {
         let samples = &self.samples[by as usize][phase as usize];
         samples.total + samples.last.0
+    }
+
+    pub fn totals(&self) -> Totals {
+        [Timer::Host, Timer::Device].map(|by| Phase::ALL.map(|phase| self.total(by, phase)))
     }
 
     /// A summary of each phase that occurred.

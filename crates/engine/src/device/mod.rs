@@ -20,7 +20,7 @@ use serde::{Deserialize, Serialize};
 
 pub use crate::op::{FileChange, Reads, RowReader, Store, make_room};
 pub use chunk_rows::{ChunkRows, Closer, HostMemory, LentMemory, LentRows};
-pub use clock::{Clock, ClockCost, ClockRecord, PhaseSummary, Timer};
+pub use clock::{Clock, ClockCost, ClockRecord, PhaseSummary, Timer, Totals};
 pub use error::DeviceError;
 pub use ledger::{Kind, Ledger, Line, Purpose};
 pub use trace::{DETAILED_STEPS, Lane, LaneTrace, Span, Trace, Window};

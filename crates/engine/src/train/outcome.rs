@@ -2,7 +2,11 @@
 
 use std::time::Duration;
 
-use super::{device_group::Rank, state::Inputs, train_loop::TrainLoop};
+use super::{
+    device_group::{DeviceTimes, Rank},
+    state::Inputs,
+    train_loop::{Halt, TrainLoop},
+};
 use crate::{
     device::{Clock, ClockCost, Device, Grain, Kind, Lane, Line, PhaseSummary, Purpose, Timer},
     event::{Event, Level, Outcome, PhaseTime, Status, TraceLane, Transfer},
@@ -24,25 +28,14 @@ impl TrainLoop<'_> {
         // If the receiver is gone, the caller notices when it emits the last event.
         let _ = self.outbox.send();
         // Phases and copies cover only the part of the run since the last resume.
-        let here = loop_time.saturating_sub(Duration::from_secs_f64(self.earlier.elapsed_s));
+        let here = self.since_resume(loop_time);
         let train_time = here.saturating_sub(self.aside());
-        let (measured, fetched_s) = (self.measured(here, train_time), self.fetched_s());
+        let measured = self.measured(here);
         let ranks = self.group.finish();
-        let account = ranks.first().filter(|_| status != Status::Diverged).and_then(|first| {
-            let clocks = [Some(&self.clock), first.clock.as_ref()];
-            let seconds =
-                |by, phase| clocks.iter().flatten().map(|c| c.total(by, phase).as_secs_f64()).sum::<f64>();
-            let in_chunks = self.trial.chunks.is_some();
-            let work = RunTimes { seconds: &seconds, in_chunks, fetched_s };
-            let measured = Measured { log_waits: log_waits(&first.device), ..measured };
-            let on_gpu = self.trial.engine.is_gpu();
-            let measured = if on_gpu { work.of_gpu(measured) } else { work.of_cpu(measured) };
-            // Virtual devices share one processor, so their times say nothing about real devices.
-            let known = !self.trial.devices.any_virtual();
-            TimeAccount::new(self.trial, &measured).filter(|_| known)
-        });
-        let log_s = self.clock.total(Timer::Host, Phase::Log).as_secs_f64();
-        let log_s = account.as_ref().map_or(log_s, |account| account.seconds(Bottleneck::Log));
+        let account = ranks.first().filter(|_| status != Status::Diverged);
+        let account = account
+            .and_then(|first| account_of(self.trial, &self.clock, &measured, &DeviceTimes::from_rank(first)));
+        let log_s = log_s(&self.clock, account.as_ref());
         Outcome {
             status,
             reason,
@@ -76,10 +69,22 @@ impl TrainLoop<'_> {
 }
 
 impl TrainLoop<'_> {
+    /// Seconds of logging since the run began, as [`Outcome`] would have them if it ended here.
+    pub(super) fn logging_s(&mut self) -> Result<f64, Halt> {
+        let here = self.since_resume(self.clock.origin().elapsed());
+        let (measured, device) = (self.measured(here), self.group.first_times()?);
+        let account = account_of(self.trial, &self.clock, &measured, &device);
+        Ok(self.earlier.logging_s + log_s(&self.clock, account.as_ref()))
+    }
+
+    fn since_resume(&self, loop_time: Duration) -> Duration {
+        loop_time.saturating_sub(Duration::from_secs_f64(self.earlier.elapsed_s))
+    }
+
     /// Times that the loop itself knows. Waits for a core outside of the log and page faults are counted over the whole loop;
     /// training gets its share of them in proportion to its time.
-    fn measured(&mut self, here: Duration, train_time: Duration) -> Measured {
-        let [here_s, train_s] = [here, train_time].map(|time| time.as_secs_f64());
+    fn measured(&mut self, here: Duration) -> Measured {
+        let [here_s, train_s] = [here, here.saturating_sub(self.aside())].map(|time| time.as_secs_f64());
         let part = train_s / here_s.max(f64::MIN_POSITIVE);
         let last_steps = self.last_steps();
         let core_wait_s = self.core_waits.total().unwrap_or_default().as_secs_f64();
@@ -88,6 +93,7 @@ impl TrainLoop<'_> {
             full_steps: self.at.step - self.earlier.step - last_steps,
             last_steps,
             train_s,
+            fetch_s: self.fetched_s(),
             checkpoint_s: self.clock.total(Timer::Host, Phase::Checkpoint).as_secs_f64(),
             core_wait_s: lost_in_log_s + part * (core_wait_s - lost_in_log_s).max(0.0),
             page_faults_s: part * self.page_faults_s(),
@@ -139,6 +145,24 @@ impl TrainLoop<'_> {
     }
 }
 
+/// What the training since the last resume was spent on, by the loop's clock and that of the first device.
+fn account_of(trial: &Trial, run: &Clock, measured: &Measured, device: &DeviceTimes) -> Option<TimeAccount> {
+    // Virtual devices share one processor, so their times say nothing about real devices.
+    if trial.devices.any_virtual() {
+        return None;
+    }
+    let seconds = |by, phase| (run.total(by, phase) + device.total(by, phase)).as_secs_f64();
+    let work = RunTimes { seconds: &seconds, in_chunks: trial.chunks.is_some() };
+    let measured = Measured { log_waits: device.log_waits, ..*measured };
+    let measured = if trial.engine.is_gpu() { work.of_gpu(measured) } else { work.of_cpu(measured) };
+    TimeAccount::new(trial, &measured)
+}
+
+fn log_s(run: &Clock, account: Option<&TimeAccount>) -> f64 {
+    let log_s = run.total(Timer::Host, Phase::Log).as_secs_f64();
+    account.map_or(log_s, |account| account.seconds(Bottleneck::Log))
+}
+
 /// All that was copied on every device and read from files.
 fn all_transfers(ranks: &[Rank], run: &Clock, trial: &Trial, inputs: &Inputs) -> Vec<Transfer> {
     let moved = ranks.iter().flat_map(|r| transfers(&r.device, r.clock.as_ref().unwrap_or(run), trial));
@@ -176,7 +200,6 @@ struct RunTimes<'a> {
     seconds: &'a dyn Fn(Timer, Phase) -> f64,
     /// Whether rows came in chunks, which the loop waited for.
     in_chunks: bool,
-    fetched_s: f64,
 }
 
 const COMPUTING: [Phase; 5] = [Phase::Forward, Phase::Loss, Phase::Backward, Phase::Optimizer, Phase::Step];
@@ -188,7 +211,7 @@ impl RunTimes<'_> {
         // Under `Data`: waits for chunks if there are chunks; otherwise fetches by the steps, and making orders.
         let wait_s = if self.in_chunks { data_s } else { 0.0 };
         let all_s = COMPUTING.into_iter().map(host).sum::<f64>() + data_s - wait_s;
-        let fetch_s = self.fetched_s.min(all_s);
+        let fetch_s = measured.fetch_s.min(all_s);
         Measured {
             compute_s: all_s - fetch_s,
             fetch_s,
@@ -214,13 +237,6 @@ impl RunTimes<'_> {
             ..measured
         }
     }
-}
-
-/// How often the host read the log from the device, and so waited for it.
-fn log_waits(device: &Device) -> u64 {
-    let is_log =
-        |(kind, purpose, _): &(Kind, Purpose, Line)| *kind == Kind::DeviceToHost && *purpose == Purpose::Log;
-    device.ledger.lines().filter(is_log).map(|(_, _, line)| line.count + line.noop_count).sum()
 }
 
 /// The rows of `timing.csv`: the phases of each device. The first device also has those of the host's loop,

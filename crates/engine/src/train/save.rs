@@ -97,6 +97,7 @@ impl TrainLoop<'_> {
         }
         // Rows are recorded before what may take long.
         self.flush()?;
+        let logging_s = self.logging_s()?;
         let start = Instant::now();
         self.outbox.send()?;
         let mut arrays = self.checkpoints.wait();
@@ -111,7 +112,7 @@ impl TrainLoop<'_> {
                 None => to.clear(),
             }
         }
-        let facts = self.facts()?;
+        let facts = self.facts(logging_s)?;
         let waited = self.settle(Purpose::Checkpoint)?;
         // If a file was modified, rows may have come from either version: do not save such a state.
         self.check_files()?;
@@ -129,7 +130,7 @@ impl TrainLoop<'_> {
         Ok(())
     }
 
-    fn facts(&mut self) -> Result<CheckpointFacts, Halt> {
+    fn facts(&mut self, logging_s: f64) -> Result<CheckpointFacts, Halt> {
         let Position { step, epoch, in_epoch, samples } = self.at;
         let mut epoch_sums = Vec::new();
         if self.metric_buffer.sums_an_epoch() {
@@ -150,7 +151,7 @@ impl TrainLoop<'_> {
             batch: self.trial.programs.train.batch as u64,
             elapsed_s,
             train_s: elapsed_s - self.aside_s(),
-            logging_s: self.earlier.logging_s + self.clock.total(Timer::Host, Phase::Log).as_secs_f64(),
+            logging_s,
             epoch_sums,
             validation: self.validated.last.clone(),
             best,

@@ -5,14 +5,14 @@ use std::{collections::BTreeSet, sync::Mutex, time::Duration};
 
 use super::*;
 use crate::{
-    collective::{Collective, CollectiveError, Shared, shared},
+    collective::{Abort, Collective, CollectiveError, Shared, shared},
     data::{self, Task},
     device::{
         Device,
         cpu::{CpuExecutor, CpuSetup, Memory, ThreadMode},
     },
     event::Event,
-    plan::{Gpu, Machine, plan},
+    plan::{Gpu, Machine, MachineRates, plan},
     spec,
     train::initial_values,
 };
@@ -94,6 +94,55 @@ fn run(faults: &[Option<Fault>], policy: &str, limits: [Duration; 2]) -> (Traine
     let (trial, dataset, stop) = (&trial, &dataset, &stop);
     let trained = train(TrainSetup { trial, dataset, group, initial, resumed: None, stop, emit: &mut emit });
     (trained.expect("somebody listens"), rows)
+}
+
+/// On a machine with these rates the hand-over of blocks, which belongs to logging, is all the time of the steps.
+#[test]
+fn a_saved_state_has_the_time_of_logging_that_a_finished_run_has() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("x.toml");
+    std::fs::write(&path, SPEC).unwrap();
+    let overrides = [
+        "devices.num_gpus=0",
+        "checkpoint.every_epochs=50",
+        "logging.policy=immediate",
+        "optimizer.sgd.lr=1e-6",
+        "trainer.max_epochs=100",
+        "model.layers=[{ linear = { out_features = 2048 } }, { linear = { out_features = 1 } }]",
+    ];
+    let experiment = spec::load(&path, &overrides.map(str::to_owned)).unwrap_or_else(|_| panic!("a spec"));
+    let spec = &experiment.trials[0].spec;
+    let dataset = data::open(&spec.data, Task::Regression, 0, u64::MAX).expect("data");
+    let mut machine = Machine::typical(Vec::new(), 1 << 30);
+    let fast =
+        MachineRates { flops_per_s: 1e18, elementwise_per_s: 1e18, instruction_s: 0.0, ..machine.rates };
+    machine.rates = MachineRates { cache_bytes_per_s: 1e18, memory_bytes_per_s: 1e18, block_s: 1e6, ..fast };
+    let trial = plan(spec, dataset.facts(), &machine, 1).expect("a plan");
+    let setup = CpuSetup::cpu(Clone::clone(&*trial.programs), 1, 0, ThreadMode::Team);
+    let device = Device::new("cpu", Box::new(CpuExecutor::new(setup).expect("an executor")));
+    let group = DeviceGroup::new(vec![device], Abort::nothing(), FOR_EVER).expect("a device");
+    let initial = initial_values(&trial.spec.model.init, &trial.programs.layout, 0, None);
+    let mut saved = Vec::new();
+    let mut emit = |events: Vec<Event>| {
+        saved.extend(events.into_iter().filter_map(|event| match event {
+            Event::Checkpoint(checkpoint) => Some(checkpoint.facts),
+            _ => None,
+        }));
+        Ok(())
+    };
+    let stop = StopFlag::default();
+    let (trial, dataset, stop) = (&trial, &dataset, &stop);
+    let trained = train(TrainSetup { trial, dataset, group, initial, resumed: None, stop, emit: &mut emit });
+    let outcome = trained.expect("somebody listens").outcome;
+    let of =
+        |phase| outcome.timing.iter().filter(|row| row.phase == phase).map(|row| row.total_s).sum::<f64>();
+    let least_s = trial.lower_bound.of_steps(1, trial.steps, 0).total_s();
+    let last = saved.last().expect("a checkpoint");
+    assert_eq!(last.step, trial.steps);
+    let handed_over = of("step") - least_s;
+    assert!(last.logging_s > of("log").max(handed_over), "{} of {handed_over}", last.logging_s);
+    let rest_s = outcome.logging_s - last.logging_s;
+    assert!((0.0..=of("log")).contains(&rest_s), "{rest_s} after the last state, of {}", of("log"));
 }
 
 #[test]

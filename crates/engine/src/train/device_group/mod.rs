@@ -19,8 +19,8 @@ use crate::{
     units,
 };
 
-pub use workers::Rank;
 use workers::Workers;
+pub use workers::{DeviceTimes, Rank};
 
 /// The devices of a run.
 pub struct DeviceGroup {
@@ -274,6 +274,11 @@ impl DeviceGroup {
     /// A digest of the slice on each device; see [`crate::device::digest()`].
     pub fn digests(&mut self, of: Slice) -> Result<Vec<u64>, DeviceError> {
         self.all(move |rank| rank.device.digest(of))
+    }
+
+    /// What the first device has counted so far.
+    pub fn first_times(&mut self) -> Result<DeviceTimes, DeviceError> {
+        self.first(|rank| Ok(DeviceTimes::from_rank(rank)))
     }
 
     /// Ends the threads. Returns the devices whose threads ended, in order.

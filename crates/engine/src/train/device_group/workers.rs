@@ -14,8 +14,9 @@ use std::{
 
 use crate::{
     collective::{Abort, CollectiveError},
-    device::{Clock, Device, DeviceError},
+    device::{Clock, Device, DeviceError, Kind, Line, Purpose, Timer, Totals},
     host::{AwakeTimer, lock},
+    program::Phase,
 };
 
 /// How long the others are waited for after a failure. It may be short, because the abort has released them.
@@ -33,6 +34,28 @@ pub struct Rank {
     /// Times of its steps; `None` if they go to the run's own clock.
     pub clock: Option<Clock>,
     pub index: usize,
+}
+
+/// What a device's own clock and ledger have counted.
+pub struct DeviceTimes {
+    totals: Totals,
+    /// How often the host read the log from it, and so waited for it.
+    pub log_waits: u64,
+}
+
+impl DeviceTimes {
+    pub fn from_rank(rank: &Rank) -> Self {
+        let is_log = |(kind, purpose, _): &(Kind, Purpose, Line)| {
+            (*kind, *purpose) == (Kind::DeviceToHost, Purpose::Log)
+        };
+        let lines = rank.device.ledger.lines().filter(is_log);
+        let log_waits = lines.map(|(_, _, line)| line.count + line.noop_count).sum();
+        Self { totals: rank.clock.as_ref().map(Clock::totals).unwrap_or_default(), log_waits }
+    }
+
+    pub fn total(&self, by: Timer, phase: Phase) -> Duration {
+        self.totals[by as usize][phase as usize]
+    }
 }
 
 struct Worker {
