@@ -95,6 +95,7 @@ EXPORT int cuModuleLoadDataEx(Handle* module, const void* image, unsigned, void*
 }
 EXPORT int cuModuleUnload(Handle module) { return count("unload"), delete (Module*)module, SUCCESS; }
 EXPORT int cuModuleGetFunction(Handle* handle, Handle module, const char* name) {
+    count("function");
     auto& functions = ((Module*)module)->functions;
     auto& own = ((Module*)module)->own;
     for (const Kernel& kernel : own.empty() ? kernels() : own) {

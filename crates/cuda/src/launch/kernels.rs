@@ -27,9 +27,9 @@ mod sources;
 #[derive(Default)]
 pub struct Modules {
     ops: Once<Ops>,
-    interpret: Once<Module>,
-    interpret_grid: Once<Module>,
-    peer_sum: Once<Module>,
+    interpret: Once<Alone>,
+    interpret_grid: Once<Alone>,
+    peer_sum: Once<Alone>,
     steps: Mutex<Vec<(String, Arc<StepModule>)>>,
 }
 
@@ -83,6 +83,12 @@ pub struct Ops {
 /// Names of kernels with modules of their own.
 const ALONE: [&str; 3] = ["interpret", "interpret_grid", "peer_sum"];
 
+/// A kernel with a module of its own.
+struct Alone {
+    module: Module,
+    function: CUfunction,
+}
+
 /// Machine code loaded into a context, which unloads it.
 pub struct Module {
     handle: CUmodule,
@@ -96,6 +102,10 @@ unsafe impl Sync for Module {}
 unsafe impl Send for Ops {}
 // SAFETY: see above.
 unsafe impl Sync for Ops {}
+// SAFETY: see above.
+unsafe impl Send for Alone {}
+// SAFETY: see above.
+unsafe impl Sync for Alone {}
 
 impl Modules {
     /// The module for a source, which may have to be loaded. The oldest that no trial has makes room for it.
@@ -119,7 +129,7 @@ impl Modules {
     /// Unloads all; the context must be current, and nobody may use them any more.
     pub fn unload(&self, driver: &Driver) {
         let alone = [&self.interpret, &self.interpret_grid, &self.peer_sum];
-        let alone = alone.into_iter().filter_map(|cell| Some(cell.value.get()?.handle));
+        let alone = alone.into_iter().filter_map(|cell| Some(cell.value.get()?.module.handle));
         let steps = std::mem::take(&mut *self.steps.lock().unwrap_or_else(PoisonError::into_inner));
         let steps = steps.iter().filter_map(|(_, step)| Some(step.module.value.get()?.handle));
         for handle in self.ops.value.get().map(|ops| ops.module.handle).into_iter().chain(alone).chain(steps)
@@ -170,16 +180,17 @@ impl Context {
 
     fn alone(
         &self,
-        cell: &Once<Module>,
+        cell: &Once<Alone>,
         name: &'static str,
         prepare: impl FnOnce(CUfunction) -> Result<(), DeviceError>,
     ) -> Result<CUfunction, DeviceError> {
-        let module = cell.get(|| {
+        let own = cell.get(|| {
             let module = Module::of_kernels(self, name, |other| other == name)?;
-            prepare(module.function(self, name)?)?;
-            Ok::<_, DeviceError>(module)
+            let function = module.function(self, name)?;
+            prepare(function)?;
+            Ok(Alone { module, function })
         });
-        module?.function(self, name)
+        own.map(|own| own.function)
     }
 }
 
