@@ -37,8 +37,9 @@ pub struct ProductRow {
     pub log_s: f64,
     /// The sum of the norms that reached the host.
     pub norm_sum: Option<f64>,
-    /// Of single products, each with its norm.
+    /// Of single products, each with its norm, or of means over `in_a_row` of them.
     pub spread: Spread,
+    pub in_a_row: u64,
 }
 
 impl ProductRow {

@@ -57,6 +57,11 @@ impl Laps {
         device.mark(number)
     }
 
+    /// Over how many products each time is a mean.
+    pub fn stride(&self) -> u64 {
+        self.stride
+    }
+
     /// Of one product; the device must have finished.
     pub fn spread(&self, device: &Device) -> Result<Spread, DeviceError> {
         let seconds = |pair: &[usize]| Ok(device.seconds_between([pair[0], pair[1]])? / self.stride as f64);
@@ -79,7 +84,7 @@ mod tests {
             let mut laps = Laps::new(products, &mut device).unwrap();
             laps.start(&mut device).unwrap();
             (0..products).for_each(|_| laps.product(&mut device).unwrap());
-            assert_eq!((laps.stride, laps.marks.len() - 1), (stride, count), "{products}");
+            assert_eq!((laps.stride(), laps.marks.len() - 1), (stride, count), "{products}");
             let all_s = device.seconds_between([laps.marks[0], laps.marks[count]]).unwrap();
             let Spread { p50_s, min_s, max_s } = laps.spread(&device).unwrap();
             assert!(min_s <= p50_s && p50_s <= max_s && max_s <= all_s, "{min_s} {p50_s} {max_s} {all_s}");

@@ -179,6 +179,7 @@ impl Job<'_> {
             log_s: log.time.as_secs_f64(),
             norm_sum: logs.then_some(log.sum),
             spread,
+            in_a_row: laps.stride(),
         };
         End { row: (done > 0).then_some(row), halt: ended.err() }
     }

@@ -236,6 +236,7 @@ mod tests {
             log_s: 0.0,
             norm_sum: None,
             spread: Spread { p50_s: 12.3, min_s: 12.3, max_s: 12.3 },
+            in_a_row: 1,
         };
         products.take(&Event::Product(row));
         let outcome = |status, reason: Option<&str>| {

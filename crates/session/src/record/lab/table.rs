@@ -99,6 +99,7 @@ impl LabTable {
             } else {
                 self.notes.extend(against_cpu(&self.products));
             }
+            self.notes.extend(of_means(&self.products));
             self.notes.extend(noise(outcome));
             self.notes.extend(messages::of_build(build).map(|words| format!("build {words}")));
         }
@@ -108,6 +109,17 @@ impl LabTable {
         (self.header, self.words) = (columns.iter().map(|(title, _)| *title).collect(), words);
         self.rows.push(columns.iter().map(|(_, cell)| cell(row)).collect());
     }
+}
+
+/// Notes of which rows no product was timed alone, so that their range is narrower than that of single ones.
+fn of_means(products: &[ProductRow]) -> Option<String> {
+    let means = products.iter().filter(|row| row.in_a_row > 1);
+    let [least, most] = [means.clone().map(|row| row.count).min()?, means.map(|row| row.in_a_row).max()?];
+    let in_a_row = if most > 2 { format!("2 to {}", units::count(most)) } else { "2".to_owned() };
+    Some(format!(
+        "from a count of {} on, median, min and max are of means of {in_a_row} products in a row",
+        units::count(least)
+    ))
 }
 
 /// Notes that others used the cores: over a window of half a second or more if there was one, else by how long the run waited for
@@ -188,18 +200,27 @@ mod tests {
     use super::*;
     use crate::host::load::Load;
 
-    /// A product that was interrupted does not decide a figure, and what the others took is noted.
-    #[test]
-    fn products_show_their_median_and_spread() {
-        let row = |device: &str, p50_s, max_s| ProductRow {
-            device: device.to_owned(),
+    fn product() -> ProductRow {
+        ProductRow {
+            device: "cpu".to_owned(),
             order: Order::Sequential,
             shape: [200; 3],
             count: 20,
             total_s: 0.08,
             log_s: 0.0,
             norm_sum: None,
+            spread: Spread::default(),
+            in_a_row: 1,
+        }
+    }
+
+    /// A product that was interrupted does not decide a figure, and what the others took is noted.
+    #[test]
+    fn products_show_their_median_and_spread() {
+        let row = |device: &str, p50_s, max_s| ProductRow {
+            device: device.to_owned(),
             spread: Spread { p50_s, min_s: 1.5e-4, max_s },
+            ..product()
         };
         let text = |load: Option<Load>| {
             let mut table = LabTable::default();
@@ -225,16 +246,25 @@ mod tests {
     }
 
     #[test]
+    fn means_of_several_products_are_called_so() {
+        let row = |count, in_a_row| ProductRow { count, in_a_row, ..product() };
+        assert_eq!(of_means(&[row(1024, 1)]), None);
+        let words = |of: &str| {
+            Some(format!(
+                "from a count of 1,025 on, median, min and max are of means of {of} products in a row"
+            ))
+        };
+        assert_eq!(of_means(&[row(1024, 1), row(2000, 2), row(1025, 2)]), words("2"));
+        assert_eq!(of_means(&[row(5000, 8), row(1025, 2)]), words("2 to 8"));
+    }
+
+    #[test]
     fn the_size_from_which_a_gpu_is_faster_is_named() {
         let row = |device: &str, n: usize, total_s| ProductRow {
             device: device.to_owned(),
-            order: Order::Sequential,
             shape: [n; 3],
-            count: 2,
-            total_s,
-            log_s: 0.0,
-            norm_sum: None,
             spread: Spread { p50_s: total_s / 2.0, ..Spread::default() },
+            ..product()
         };
         let of = |times: [f64; 3]| {
             let cpu = [16, 64, 256].map(|n| row("cpu", n, 1.0));
