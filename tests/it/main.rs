@@ -54,6 +54,7 @@ mod repeats;
 mod report;
 mod resume;
 mod run;
+mod schedule_remarks;
 mod serve;
 mod spec;
 mod split;

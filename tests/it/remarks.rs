@@ -22,7 +22,7 @@ max_epochs = 3
 "#;
 
 /// A spec beside its rows.
-fn place(rows: usize) -> Sandbox {
+pub fn place(rows: usize) -> Sandbox {
     let place = Sandbox::new(SPEC);
     let text: String = (0..rows).map(|i| format!("{i},{},{}\n", i % 100, i % 3)).collect();
     fs::write(place.path().join("a.csv"), format!("x,y,class\n{text}")).unwrap();
@@ -31,7 +31,7 @@ fn place(rows: usize) -> Sandbox {
 
 /// Asserts the warnings of both commands, each on one line.
 #[track_caller]
-fn warned(place: &Sandbox, arguments: &[&str], want: &[&str]) {
+pub fn warned(place: &Sandbox, arguments: &[&str], want: &[&str]) {
     let lines: Vec<String> = want.iter().map(|text| format!("warning: {text}\n")).collect();
     for command in ["check", "run"] {
         let ended = place.runner(&[&[command, "spec.toml", "-q"], arguments].concat());
@@ -146,77 +146,6 @@ fn blocks_of_a_policy_that_has_none() {
         warned(&place, &[&policy], &[]);
         warned(&place, &[&policy, "logging.flush_every=2"], &[words]);
     }
-}
-
-/// Counts begin at 0: with nine steps, the last possible drop is at count 8.
-#[test]
-fn drops_of_the_rate_after_the_end() {
-    let place = place(100);
-    let step = |size: u64| format!("schedule.step={{ step_size = {size} }}");
-    warned(&place, &[&step(8)], &[]);
-    warned(
-        &place,
-        &[&step(9)],
-        &["`schedule.step` never changes the rate: it would after 9 steps, and the run takes 9 steps"],
-    );
-    let milestones = |list: &str| format!("schedule.multi_step={{ milestones = [{list}] }}");
-    let multi = |list: &str, want: &[&str]| warned(&place, &[&milestones(list)], want);
-    multi("2, 8", &[]);
-    multi("2, 9", &["`schedule.multi_step` never reaches the milestone 9: the run takes 9 steps"]);
-    multi(
-        "2, 30, 8000",
-        &["`schedule.multi_step` never reaches the milestones 30 and 8,000: the run takes 9 steps"],
-    );
-    multi(
-        "2, 30, 60, 90",
-        &["`schedule.multi_step` never reaches its last 3 milestones: the run takes 9 steps"],
-    );
-    multi("30, 60", &["`schedule.multi_step` never reaches any milestone: the run takes 9 steps"]);
-    warned(
-        &place,
-        &[&milestones("2, 3"), "schedule.interval=epoch"],
-        &["`schedule.multi_step` never reaches the milestone 3: the run takes 3 epochs"],
-    );
-    let chain = "schedule={ chain = [{ steps = 4, step = { step_size = 4 } }, { multi_step = { milestones = [4, 5] } }] }";
-    warned(
-        &place,
-        &[chain],
-        &[
-            "`schedule.chain.0.step` never changes the rate: it would after 4 steps, and this part of the chain lasts 4 steps",
-            "`schedule.chain.1.multi_step` never reaches the milestone 5: this part of the chain lasts 5 steps",
-        ],
-    );
-}
-
-#[test]
-fn a_part_of_a_schedule_that_is_never_reached() {
-    let place = place(100);
-    let chain = |steps: [u64; 2]| {
-        let [a, b] = steps;
-        format!(
-            "schedule={{ chain = [{{ steps = {a}, exponential = {{ gamma = 0.9 }} }}, \
-             {{ steps = {b}, exponential = {{ gamma = 0.8 }} }}, {{ exponential = {{ gamma = 0.7 }} }}] }}"
-        )
-    };
-    warned(&place, &[&chain([4, 4])], &[]);
-    warned(
-        &place,
-        &[&chain([4, 5])],
-        &["`schedule.chain.2` is never reached: it begins after 9 steps, and the run takes 9"],
-    );
-    warned(
-        &place,
-        &[&chain([2000, 5])],
-        &[
-            "`schedule.chain.1` (and what comes after it) is never reached: it begins after 2,000 steps, and the run takes 9",
-        ],
-    );
-    let epochs = chain([2, 1]).replace("chain =", "interval = \"epoch\", chain =");
-    warned(
-        &place,
-        &[&epochs],
-        &["`schedule.chain.2` is never reached: it begins after 3 epochs, and the run takes 3"],
-    );
 }
 
 #[test]

@@ -49,6 +49,13 @@ impl Schedule {
 
     /// The key of the length that follows from the run's. It is resolved to `total` counts, if the run has as many.
     pub(super) fn length_of_run(&self, total: u64) -> Option<String> {
+        let (key, length) = self.length()?;
+        (length == total).then_some(key)
+    }
+
+    /// The key of the last curve's length, and in how many counts the schedule has ended by it; `None` where that curve takes or has
+    /// no length.
+    pub fn length(&self) -> Option<(String, u64)> {
         let (curve, key, before) = match &self.rule {
             Rule::Constant => return None,
             Rule::One(curve) => (curve, "schedule".to_owned(), 0),
@@ -62,7 +69,7 @@ impl Schedule {
             Curve::OneCycle(cycle) => ("one_cycle.total_steps", cycle.total_steps),
             _ => return None,
         };
-        (length == Some(total.saturating_sub(before))).then(|| format!("{key}.{name}"))
+        Some((format!("{key}.{name}"), before + length?))
     }
 
     fn check_chain(&mut self, t: &mut Fields<'_>) {

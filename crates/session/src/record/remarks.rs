@@ -21,6 +21,7 @@ pub fn remarks(trial: &Trial) -> Vec<String> {
         patience(trial),
         flush_every(trial),
         chain(trial),
+        curve_epochs(trial),
     ];
     let data = trial.data_warnings.iter().cloned();
     all.into_iter().flatten().chain(milestones(trial)).chain(data).collect()
@@ -222,6 +223,22 @@ fn flush_every(trial: &Trial) -> Option<String> {
     let logging = &trial.spec.logging;
     let words = "`logging.flush_every` changes nothing here: only `logging.policy = \"buffered\"` moves blocks of steps";
     (logging.flush_every.is_some() && logging.policy != Policy::Buffered).then(|| words.to_owned())
+}
+
+/// A length of the schedule that no curve takes: each has its own, or takes none.
+fn curve_epochs(trial: &Trial) -> Option<String> {
+    let schedule = &trial.spec.schedule;
+    let epochs = schedule.curve_epochs?;
+    let wanted = match schedule.interval {
+        Interval::Step => trial.steps_per_epoch.saturating_mul(epochs),
+        Interval::Epoch => epochs,
+    };
+    let why = match schedule.length() {
+        Some((_, length)) if length == wanted => return None,
+        Some((key, _)) => format!("`{key}` says how long the curve is"),
+        None => "no curve takes a length from it".to_owned(),
+    };
+    Some(format!("`schedule.curve_epochs` is {}, and has no effect: {why}", count(epochs)))
 }
 
 /// How many of the schedule's units the run has, and the unit's name.
