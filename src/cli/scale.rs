@@ -7,12 +7,13 @@ use super::{
     args::{HostCounts, RunOptions},
     machine::machine,
     measure::{self, Measurement},
+    terminal::fit,
 };
 use crate::{
     collective::{Collective, ProcessGroup, RankSum, Traffic},
     plan::{Link, Machine, PlanError, StepTime, Trial, exposed_s, summed},
     program::Program,
-    record::{text_table, too_busy},
+    record::{output_width, text_table, too_busy},
     run::{Datasets, Exit, Planned, print, refuse},
     spec::{Experiment, Problem, Scaling, Spec},
     units,
@@ -78,7 +79,8 @@ pub fn predict(
         Refusal::Failed(why) => Exit::failed(why, None),
     })?;
     let of = if experiment.is_sweep() { format!(" of trial {}", trial.index) } else { String::new() };
-    Ok(print(&format!("\na step{of} over hosts like this one\n{}", hosts.page(&cases, &program))))
+    let page = hosts.page(&cases, &program);
+    Ok(print(&fit(&format!("\na step{of} over hosts like this one\n{page}"))))
 }
 
 enum Refusal {
@@ -219,7 +221,8 @@ impl Hosts<'_> {
             &efficient,
         ];
         let rows: Vec<_> = rows.collect();
-        let text = text_table::text(&header, &rows, |_| true);
+        let width = output_width().map_or(usize::MAX, usize::from);
+        let text = text_table::within(width, &header, &rows, |_| true);
         text + &self.notes(cases, program, time.is_some())
     }
 

@@ -35,6 +35,22 @@ fn lines_break_between_words() {
     }
 }
 
+/// Columns that do not fit stand below, each part with the number of hosts.
+#[test]
+fn the_table_of_hosts_fits() {
+    let place = Sandbox::new(SPEC);
+    let arguments = ["check", "spec.toml", "--hosts=1,2", "--link=1GB/s,10s"];
+    let text = printed(&place, &arguments, Some(60));
+    let headings: Vec<&str> = text.lines().filter(|line| line.starts_with("  hosts  ")).collect();
+    assert!(headings.len() > 1, "{text}");
+    let titles: Vec<&str> = headings.iter().flat_map(|line| line.split("  ")).map(str::trim).collect();
+    for title in ["rows each", "computes", "sums", "step", "speed-up", "efficiency"] {
+        assert!(titles.contains(&title), "{title}: {text}");
+    }
+    let widest = text.lines().map(|line| line.chars().count()).max();
+    assert!(widest <= Some(60), "{text}");
+}
+
 /// What all trials have in common stands below a table that would be too wide.
 #[test]
 fn the_table_of_trials_fits() {

@@ -37,6 +37,31 @@ pub fn lines(header: &[&str], rows: &[Vec<String>], is_number: impl Fn(usize) ->
     aligned(&all, |place| is_number(known[place]))
 }
 
+/// Like [`text`], for a terminal of this width: columns that do not fit stand in further tables below, each with the first column.
+pub fn within(
+    width: usize,
+    header: &[&str],
+    rows: &[Vec<String>],
+    is_number: impl Fn(usize) -> bool,
+) -> String {
+    let table = |columns: &[usize]| {
+        let header: Vec<&str> = columns.iter().map(|&column| header[column]).collect();
+        let cells = |row: &Vec<String>| columns.iter().map(|&column| row[column].clone()).collect();
+        text(&header, &rows.iter().map(cells).collect::<Vec<_>>(), |place| is_number(columns[place]))
+    };
+    let mut tables: Vec<Vec<usize>> = vec![vec![0]];
+    for column in 1..header.len() {
+        let last = tables.len() - 1;
+        tables[last].push(column);
+        let is_wide = table(&tables[last]).lines().any(|line| line.width() > width);
+        if is_wide && tables[last].len() > 2 {
+            tables[last].pop();
+            tables.push(vec![0, column]);
+        }
+    }
+    tables.iter().map(|columns| table(columns)).collect::<Vec<_>>().join("\n")
+}
+
 /// Like [`lines()`], indented by two columns.
 pub fn text(header: &[&str], rows: &[Vec<String>], is_number: impl Fn(usize) -> bool) -> String {
     lines(header, rows, is_number).iter().map(|line| format!("  {line}\n")).collect()
