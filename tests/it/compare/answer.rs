@@ -186,9 +186,9 @@ fn fewer_seeds_are_not_the_best() {
       one shared seed cannot tell it from #0 (paired difference +0.01867)
       RUNS/a/S/001
 
-     #    lr  n    validation loss   vs best    time
-     1  0.01  2  0.45 [0.11, 0.80]      best  500 ms
-     0   0.1  1               0.44  +0.01867  500 ms
+     #    lr  n          validation loss   vs best    time
+     1  0.01  2  0.4527 [0.1060, 0.7994]      best  500 ms
+     0   0.1  1                   0.4441  +0.01867  500 ms
       means over n seeds [95 %, Student]
       Student's intervals assume normally distributed values
       fewer seeds, compared by those that both have: #0

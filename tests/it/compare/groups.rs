@@ -96,9 +96,9 @@ fn folded_axes_are_no_seeds() {
       one shared seed cannot tell it from #1 (paired difference +0.008200)
       RUNS/b/S/000
 
-     #    lr  n       validation loss    vs best    time
-     0   0.1  2  0.440 [0.376, 0.504]       best  500 ms
-     1  0.01  1                 0.443  +0.008200  500 ms
+     #    lr  n          validation loss    vs best    time
+     0   0.1  2  0.4400 [0.3765, 0.5035]       best  500 ms
+     1  0.01  1                   0.4432  +0.008200  500 ms
       means over n seeds [95 %, Student]
       Student's intervals assume normally distributed values
       fewer seeds, compared by those that both have: #1

@@ -89,9 +89,9 @@ fn one_shared_seed_names_the_better_too() {
     best: #1 lr 1e-2, validation loss 0.1000; one shared seed cannot tell it from #0 (paired difference +1.850)
       RUNS/a/S/001
 
-     #    lr  n    validation loss  vs best    time
-     1  1e-2  1               0.10     best  200 ms
-     0  1e-5  2  1.96 [1.77, 2.16]   +1.850  200 ms
+     #    lr  n          validation loss  vs best    time
+     1  1e-2  1                   0.1000     best  200 ms
+     0  1e-5  2  1.9650 [1.7744, 2.1556]   +1.850  200 ms
       means over n seeds [95 %, Student]
       Student's intervals assume normally distributed values
       fewer seeds, compared by those that both have: #1

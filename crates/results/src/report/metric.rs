@@ -233,8 +233,8 @@ impl Metric {
         }
     }
 
-    /// The decimals of a column: enough for the width of each interval, and to tell values apart where that takes no more than six
-    /// significant digits; `None` if there is no interval, or values are too small or large for decimals.
+    /// The decimals of a column: enough for the width of each interval, for a value without one as where it stands alone, and to
+    /// tell values apart, where that takes no more than six significant digits; `None` if there is no interval, or values are too small or large for decimals.
     fn digits(&self, column: &[Valued]) -> Option<usize> {
         let (scale, _) = self.scale()?;
         let ends = column
@@ -244,14 +244,22 @@ impl Metric {
         if column.iter().all(|own| own.1.is_none()) || (largest != 0.0 && !(1e-4..1e6).contains(&largest)) {
             return None;
         }
-        let decimals = |digits: i32, of: f64| (digits - 1 - of.log10().floor() as i32).clamp(0, 12) as usize;
+        let decimals_of =
+            |digits: i32, of: f64| (digits - 1 - of.log10().floor() as i32).clamp(0, 12) as usize;
         let of_interval =
-            |[low, high]: [f64; 2]| if high > low { decimals(2, scale * (high - low)) } else { 4 };
-        let own = column.iter().filter_map(|own| own.1).map(of_interval).max()?;
+            |[low, high]: [f64; 2]| if high > low { decimals_of(2, scale * (high - low)) } else { 4 };
+        let alone = |value: f64| match self.word(value).split_once('.') {
+            Some((_, decimals)) if !decimals.contains('e') => {
+                decimals.bytes().take_while(u8::is_ascii_digit).count()
+            }
+            _ => 0,
+        };
+        let own = column.iter().map(|(value, interval)| interval.map_or_else(|| alone(*value), of_interval));
+        let own = own.max()?;
         if column.len() == 1 || largest == 0.0 {
             return Some(own);
         }
-        let most = decimals(6, largest).max(1);
+        let most = decimals_of(6, largest).max(1);
         let word = |value: f64, digits: usize| format!("{:.digits$}", scale * value);
         let is_told = |digits: &usize| {
             column.windows(2).all(|pair| {
@@ -332,6 +340,19 @@ mod tests {
         assert_eq!(cut("best_epoch"), is(1.0, 20.0, "intervals are cut: best epoch is never below 1.000"));
         assert_eq!(cut("steps_per_s"), is(0.0, 20.0, "intervals are cut: steps per second is never below 0"));
         assert_eq!(cut("optimizer.lr"), is(-2.0, 20.0, ""));
+    }
+
+    /// A single value has the digits that a heading gives it, and means beside it as many.
+    #[test]
+    fn a_column_keeps_the_digits_of_single_values() {
+        let column = |name: &str, values: &[Valued]| Metric::from_key(Key::full(name), &[]).in_column(values);
+        let mean = (0.1398, Some([0.0776, 0.202]));
+        assert_eq!(column("validation.loss", &[(0.1474, None), mean]), ["0.1474", "0.1398 [0.0776, 0.2020]"]);
+        assert_eq!(column("validation.loss", &[mean]), ["0.14 [0.08, 0.20]"]);
+        let accuracy = [(0.9384, None), (0.9, Some([0.8, 1.0]))];
+        assert_eq!(column("validation.accuracy", &accuracy), ["93.8 %", "90.0 % [80.0, 100.0]"]);
+        let tiny = [(1e-7, None), (0.5, Some([0.4, 0.6]))];
+        assert_eq!(column("validation.loss", &tiny), ["0.00", "0.50 [0.40, 0.60]"]);
     }
 
     #[test]

@@ -12,6 +12,7 @@ use crate::report::{
     comparison::Comparison,
     configurations::STOPPED,
     grouping::distinct,
+    metric::Valued,
     notes::notes,
     order::Question,
     ranking::{Candidate, Ranking},
@@ -289,9 +290,9 @@ impl Content<'_> {
             return;
         }
         let at = |value: f64| format!("{:.2}%", 2.0 + 96.0 * (value - low) / (high - low));
+        let values: Vec<Valued> = shown.iter().map(|setting| (setting.value, setting.interval)).collect();
         html.with("div", &[("class", &"bars")], |html| {
-            for setting in shown {
-                let words = ranking.metric.with_interval(setting.value, setting.interval);
+            for (setting, words) in shown.into_iter().zip(ranking.metric.in_column(&values)) {
                 html.words("span", &[], &ranking.name(self.comparison, setting));
                 let size: Attributes<'_> =
                     &[("width", &"100%"), ("height", &18), ("role", &"img"), ("aria-label", &words)];
