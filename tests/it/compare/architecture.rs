@@ -82,6 +82,31 @@ fn equal_architectures_keep_their_keys() {
     assert_eq!(own[..3], ["#", "layers.1", "out_features"], "{text}");
 }
 
+/// Runs are chosen and sorted by their layers in words, whether their architectures differ in kinds or in numbers alone.
+#[test]
+fn layers_choose_and_sort_runs() {
+    let deep = format!("model.layers={DEEP}");
+    let place = place(&[&[], &[&deep], &["model.layers.0.linear.out_features=16"]]);
+    let listed = |words: &[&str]| place.runner(&[&["list", "runs", "--json"], words].concat());
+    let count = |filter: &str| {
+        let ended = listed(&["--where", filter]);
+        let json: serde_json::Value =
+            serde_json::from_str(&ended.stdout).unwrap_or_else(|_| panic!("{ended:?}"));
+        json.as_array().unwrap().len()
+    };
+    assert_eq!(count("layers = linear4+relu+linear1"), 1);
+    assert_eq!(count("model.layers != linear4+relu+linear1"), 2);
+    let (_, text) =
+        titles(&place, &["--where", "layers = linear16+relu+linear1 or layers = linear4+relu+linear1"]);
+    assert!(text.contains("out_features") && !text.contains("gelu"), "{text}");
+    let sorted = place.runner(&["compare", "runs", "--sort", "layers"]).stdout;
+    let at = |layers: &str| sorted.find(&format!(" {layers} ")).unwrap_or_else(|| panic!("{sorted}"));
+    let deep = at("linear8+gelu+dropout0.1+linear8+gelu+linear1");
+    assert!(at("linear16+relu+linear1") < at("linear4+relu+linear1") && at("linear4+relu+linear1") < deep);
+    let sorted = listed(&["--sort", "-layers"]);
+    assert_eq!((sorted.code, sorted.stderr.as_str()), (Some(0), ""));
+}
+
 /// Losses of different kinds are ranked apart, and listed by kind; the metric in the target's units ranks all runs.
 #[test]
 fn losses_apart_are_ranked_by_a_metric_that_they_share() {

@@ -36,6 +36,14 @@ pub(super) fn take_layers(runs: &mut [Run], spec: &[Difference]) {
     }
 }
 
+impl Run {
+    /// Its layers in words, as its spec has them: `linear32+relu+linear10`.
+    pub(super) fn architecture(&self) -> Option<&str> {
+        let of_spec = || Some(layers_in_words(layers(self.spec.as_ref()?))).filter(|words| !words.is_empty());
+        self.in_words.get_or_init(of_spec).as_deref()
+    }
+}
+
 fn differ_in_kinds(runs: &[Run], spec: &[Difference]) -> bool {
     let is_other_kind = |own: &Difference| {
         let is_one_layer = own.key.matches('.').count() == LAYERS.matches('.').count() + 1;

@@ -6,7 +6,7 @@ use std::collections::{BTreeSet, HashSet};
 use super::{
     ReportError,
     grouping::distinct,
-    leaves::{LAYERS, Leaves},
+    leaves::{LAYERS, Leaves, is_of_layers},
     logged,
     run::{LEARNED, Run},
 };
@@ -146,7 +146,9 @@ pub(super) fn known_figures(runs: &[Run]) -> Vec<&str> {
 
 /// All names that may be used for a run.
 fn names(run: &Run) -> impl Iterator<Item = &str> {
-    let axes = run.axes.iter().map(|(axis, _)| axis.as_str()).chain(run.layers.as_ref().map(|_| LAYERS));
+    let has_layers = |spec: &Leaves| spec.keys().any(is_of_layers);
+    let layers = run.spec.as_ref().is_some_and(has_layers).then_some(LAYERS);
+    let axes = run.axes.iter().map(|(axis, _)| axis.as_str()).chain(layers);
     let tables = [&run.spec, &run.environment].into_iter().flatten().flat_map(Leaves::keys);
     let logged = run.logged_names().map(|name| -> &str { name });
     let figures = run.figures.keys().chain(logged);
@@ -157,6 +159,7 @@ fn names(run: &Run) -> impl Iterator<Item = &str> {
 fn value<'a>(run: &'a Run, name: &str) -> Option<&'a str> {
     match name {
         "status" => Some(run.status.as_str()),
+        LAYERS => run.axis(LAYERS).or_else(|| run.architecture()),
         BEST => run.axis(BEST).or_else(|| run.learned(run.monitor())),
         _ => run
             .learned(name)

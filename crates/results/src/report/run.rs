@@ -38,6 +38,8 @@ pub(super) struct Run {
     pub(super) tables: Vec<(String, String)>,
     /// Its layers in words, where they are compared as one.
     pub(super) layers: Option<Arc<str>>,
+    /// [`Run::architecture`], made on first use.
+    pub(super) in_words: OnceLock<Option<String>>,
     /// The status in `summary.csv` or `sweep.csv`, or `unfinished`.
     pub(super) status: String,
     pub(super) reason: String,
