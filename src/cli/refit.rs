@@ -30,8 +30,7 @@ pub fn refit(options: &RefitOptions, begun: Instant) -> Result<Exit, Exit> {
     let best = find_best_run(&options.run).map_err(runs::refuse)?;
     let path = best.folder.join("spec.toml");
     let spec = spec_of(&path)?;
-    let folder = std::env::current_dir().unwrap_or_default();
-    let given = spec::with_full_paths(&options.start.run.words, &folder);
+    let given = spec::with_full_paths(&options.start.run.words);
     let recorded = run_digest(&best.folder);
     let moved = moved_source(&spec.data.source, &best.folder, recorded.as_deref());
     let ends = ends(&best.folders);

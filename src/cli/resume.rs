@@ -56,7 +56,10 @@ pub fn load(
     resume: &Resume,
     path: &Path,
 ) -> Result<(Loaded, Option<Extension>), Exit> {
-    let words = &options.run.words;
+    let words = match resume {
+        Resume::Sweep(_) | Resume::Run(_) => spec::with_full_paths(&options.run.words),
+        Resume::Auto | Resume::No => options.run.words.clone(),
+    };
     let read = &|overrides: Vec<String>| {
         let all: Vec<String> = overrides.into_iter().chain(options.launch.overrides()).collect();
         spec::read(path, &all).map_err(|failure| refuse(&failure))
@@ -66,11 +69,11 @@ pub fn load(
         Resume::Run(_) => Ok((read(overrides(words))?, None)),
         Resume::Auto | Resume::No => Ok((read(options.run.overrides())?, None)),
     };
-    let found = load(words)?;
+    let found = load(&words)?;
     match resume {
         Resume::Sweep(folder) | Resume::Run(folder) => match places_of_moved(folder, &found.0) {
             places if places.is_empty() => Ok(found),
-            places => load(&words.iter().cloned().chain(places).collect::<Vec<_>>()),
+            places => load(&[words, places].concat()),
         },
         Resume::Auto | Resume::No => Ok(found),
     }
@@ -178,7 +181,7 @@ fn allowed(folder: &RunDir, new: &Spec) -> Result<(), Exit> {
     Err(Exit::refused(
         format!("a run cannot go on with other values: {changes}"),
         Some(
-            "only the run's length, devices, checkpoints, logging blocks and the data's paths may change; run the spec anew for the rest",
+            "only the run's length, devices, checkpoints, the data's paths and some keys of `[logging]` may change; run the spec anew for the rest",
         ),
     ))
 }

@@ -135,11 +135,16 @@ fn arrays_have_a_file_of_groups() {
     fs::write(place.path().join("spec.toml"), npy).unwrap();
     let checked = place.runner(&["check", "spec.toml"]);
     assert!(checked.stdout.contains(" 40 groups of `groups.npy`: "), "{checked:?}");
-    let run = place.run(&["-q"]).ended_by(0);
+    let run = place.run(&["-q", "checkpoint={}"]).ended_by(0);
     assert_eq!(parts(&run), table);
     let folder = run.0.display().to_string();
     let Ended { stderr, .. } = place.runner(&["evaluate", &folder, "x.npy", "--labels", "y.npy"]);
     assert!(stderr.contains("these rows include those that the run was trained on"), "{stderr}");
+    // The run goes on where its groups are at another place.
+    fs::rename(place.path().join("groups.npy"), place.path().join("moved.npy")).unwrap();
+    let longer = ["trainer.max_epochs=3", "data.npy.groups=moved.npy", "-q"];
+    let ended = place.runner(&[&["run", "--resume", &folder], &longer[..]].concat());
+    assert_eq!((ended.code, run.summary("epochs").as_str()), (Some(0), "3"), "{ended:?}");
 
     let refused = |bytes: &[u8], rows: usize| {
         write("groups.npy", "<i8", &format!("({rows},)"), bytes);

@@ -329,7 +329,7 @@ impl Source {
     }
 
     /// Whether a key names such a file.
-    pub(super) fn names_file(key: &str) -> bool {
+    pub fn names_file(key: &str) -> bool {
         let parts: Vec<&str> = key.split('.').collect();
         matches!(
             parts[..],

@@ -214,12 +214,11 @@ impl Refit<'_> {
     }
 }
 
-/// Overrides whose relative paths of data start at `folder`: the spec of a run is in a folder that no one types.
-pub fn with_full_paths(words: &[String], folder: &Path) -> Vec<String> {
+/// Overrides of a run's spec, which is in a folder that no one types: their relative paths of data start at the current folder.
+pub fn with_full_paths(words: &[String]) -> Vec<String> {
     let full = |piece: &str| {
-        let text = piece.trim_matches(['"', '\'']);
-        let path = folder.join(text);
-        quoted(&std::path::absolute(&path).unwrap_or(path).to_string_lossy())
+        let path = Path::new(piece.trim_matches(['"', '\'']));
+        quoted(&std::path::absolute(path).unwrap_or_else(|_| path.to_owned()).to_string_lossy())
     };
     let of_word = |word: &String| match word.split_once('=') {
         Some((key, value)) if Source::names_file(key) && !value.contains(['[', '{', '(']) => {

@@ -36,7 +36,7 @@ fn a_run_goes_on_by_its_own_spec() {
         &run,
         &[longer, "optimizer.adam.lr=0.1", "seed=1"],
         "error: a run cannot go on with other values: `optimizer.adam.lr` was 0.05, and would be 0.1; `seed` was 0, and \
-         would be 1\n  = hint: only the run's length, devices, checkpoints, logging blocks and the data's paths may change; \
+         would be 1\n  = hint: only the run's length, devices, checkpoints, the data's paths and some keys of `[logging]` may change; \
          run the spec anew for the rest\n",
     );
     refused(
@@ -105,11 +105,26 @@ fn data_may_have_moved() {
     let named = format!("data.csv.path={}", moved.display());
     let ended = resume(&place, &run, &[longer, &named]);
     assert_eq!((ended.code, run.summary("epochs").as_str()), (Some(0), "20"), "{ended:?}");
+    // A relative path starts at the current folder, which is not the run's.
+    fs::copy(&moved, place.path().join("here.csv")).unwrap();
+    let ended = resume(&place, &run, &["trainer.max_epochs=25", "data.csv.path=here.csv"]);
+    assert_eq!((ended.code, run.summary("epochs").as_str()), (Some(0), "25"), "{ended:?}");
     // The data must be the same as before.
     fs::write(&table, format!("a,b\n{}", rows.replace("8\n", "9\n"))).unwrap();
     let named = format!("data.csv.path={}", table.display());
     let other = resume(&place, &run, &["trainer.max_epochs=30", &named]);
     assert!(other.stderr.starts_with("error: the data are not those that"), "{other:?}");
+}
+
+/// Each file of a source may be at another place: also those of validation rows and of groups.
+#[test]
+fn every_file_of_the_data_may_have_moved() {
+    let (place, ..) = on_a_table();
+    fs::write(place.path().join("more.csv"), "a,b\n1,2\n").unwrap();
+    let run = place.run(&["data.csv.validation_path=more.csv"]).ended_by(0);
+    fs::rename(place.path().join("more.csv"), place.path().join("there.csv")).unwrap();
+    let ended = resume(&place, &run, &["trainer.max_epochs=20", "data.csv.validation_path=there.csv"]);
+    assert_eq!((ended.code, run.summary("epochs").as_str()), (Some(0), "20"), "{ended:?}");
 }
 
 #[test]

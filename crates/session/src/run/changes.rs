@@ -1,21 +1,11 @@
 //! Which keys of its spec may change when a run goes on.
 
-use crate::spec::Spec;
+use crate::spec::{Source, Spec};
 
-/// Keys that may change when a run is resumed: how long it lasts, what is recorded, where it runs, and where
-/// its data is (which must be the same data).
-const MAY_CHANGE: [&str; 29] = [
+/// Keys that may change when a run is resumed: how long it lasts, what is recorded, and where it runs. So may the
+/// [places of its data](Source::names_file), which must be the same data. `docs/checkpoints.md` has this list.
+const MAY_CHANGE: [&str; 19] = [
     "description",
-    "data.csv.path",
-    "data.parquet.path",
-    "data.npy.features",
-    "data.npy.labels",
-    "data.npy.validation_features",
-    "data.npy.validation_labels",
-    "data.idx.images",
-    "data.idx.labels",
-    "data.idx.validation_images",
-    "data.idx.validation_labels",
     "devices.num_gpus",
     "devices.use",
     "devices.on_missing",
@@ -83,12 +73,12 @@ pub fn is_place_of_data(word: &str) -> bool {
     let place = word.split_once('=').map(|(key, place)| (key.trim_end(), place));
     place.is_some_and(|(key, place)| {
         let is_one = place.starts_with('"') || !place.contains(',');
-        key.starts_with("data.") && MAY_CHANGE.contains(&key) && is_one
+        Source::names_file(key) && is_one
     })
 }
 
 fn may_change(key: &str) -> bool {
-    MAY_CHANGE.iter().any(|may| is_below(key, may))
+    Source::names_file(key) || MAY_CHANGE.iter().any(|may| is_below(key, may))
 }
 
 /// Whether a key is in a table, or is that key.
@@ -105,4 +95,20 @@ fn in_words(old: &Spec, new: &Spec, is_meant: impl Fn(&str) -> bool, verb: &str)
     });
     let words: Vec<_> = in_words.collect();
     (!words.is_empty()).then(|| words.join("; "))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn the_documentation_lists_the_keys_that_may_change() {
+        let page = include_str!("../../../../docs/checkpoints.md");
+        let (_, list) = page.split_once("On resume you may change ").unwrap();
+        let (list, _) = list.split_once("; and the location of the same data").unwrap();
+        let listed: BTreeSet<&str> = list.split('`').skip(1).step_by(2).collect();
+        assert_eq!(listed, BTreeSet::from(MAY_CHANGE));
+    }
 }
