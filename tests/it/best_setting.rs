@@ -221,3 +221,32 @@ fn clean_keeps_what_compare_calls_best() {
     assert!(shown.contains("\nkept: 1 best\nremoved\n"), "{shown}");
     assert_eq!([&sweep.0, &beside].map(|folder| folder.is_dir()), [true, false]);
 }
+
+/// An interrupted cross-validation: the rows of the folds that are missing may be the hardest.
+#[test]
+fn a_mean_over_some_of_the_folds_is_called_so() {
+    let place = Sandbox::new(
+        "data = { csv = { path = 'a.csv', target = 'y' }, folds = 3 }
+         model.layers = [{ linear = { out_features = 1 } }]
+         trainer.max_epochs = 2
+         optimizer.sgd.lr = 0.1
+         sweep.grid = { 'optimizer.sgd.lr' = [0.1, 0.2], 'data.fold' = [0, 1, 2] }",
+    );
+    let rows: String = (0..24).map(|i| format!("{},{i}\n", i % 5)).collect();
+    fs::write(place.path().join("a.csv"), format!("x,y\n{rows}")).unwrap();
+    let sweep = self::sweep(&place, &["0.25", "0.5", "0.75", "0.25", "0.25", "0.25"]);
+    let listed = || place.runner(&["list", sweep.0.to_str().unwrap(), "-v"]).stdout;
+    assert!(listed().contains("  0.2500\n") && !listed().contains(" folds)"), "{}", listed());
+    let mut table = sweep.table("sweep.csv");
+    let [status, folder] =
+        ["status", "folder"].map(|name| table.columns.iter().position(|own| own == name).unwrap());
+    for trial in [0, 4, 5] {
+        fs::remove_dir_all(sweep.0.join(&table.rows[trial][folder])).unwrap();
+        table.rows[trial][status] = "planned".to_owned();
+        table.rows[trial][folder] = String::new();
+    }
+    let lines = table.rows.iter().map(|row| row.join(","));
+    let text = format!("{}\n{}\n", table.columns.join(","), lines.collect::<Vec<_>>().join("\n"));
+    fs::write(sweep.0.join("sweep.csv"), text).unwrap();
+    assert!(listed().contains("  0.6250 (2 of 3 folds)\n"), "{}", listed());
+}

@@ -16,11 +16,16 @@ use super::{
     leaves::Leaves,
     logged::more_is_better,
     order::Direction,
-    run::{PLANNED, Run, UNFINISHED},
+    run::{FOLD, PLANNED, Run, UNFINISHED},
     sweep,
     text::status_in_words,
 };
-use crate::{host::escape_line, record::has_checkpoints, units};
+use crate::{
+    host::escape_line,
+    record::has_checkpoints,
+    run::{SEEDS, SeedsAndFold, missing_folds},
+    units,
+};
 
 /// Stands for a metric where trials are judged by different ones.
 const SEVERAL: &str = "several metrics";
@@ -38,6 +43,8 @@ pub(super) struct Entry {
     is_sweep: bool,
     /// The best of its runs, and the value of their setting.
     judged: (usize, Option<f64>),
+    /// On how many folds of all that setting finished, if others are missing.
+    folds: Option<[usize; 2]>,
 }
 
 impl Entry {
@@ -45,7 +52,7 @@ impl Entry {
     fn new((found, runs): (Found, Vec<Run>)) -> Option<Self> {
         let is_sweep = matches!(found, Found::Sweep(_));
         let (Found::Run(folder) | Found::Sweep(folder)) = found;
-        let mut entry = Self { folder, runs, is_sweep, judged: (0, None) };
+        let mut entry = Self { folder, runs, is_sweep, judged: (0, None), folds: None };
         if !entry.runs.is_empty() && entry.monitor().is_some() {
             entry.judged = entry.ranked().unwrap_or_else(|| entry.best_so_far());
         }
@@ -66,6 +73,10 @@ impl Entry {
         let ranking = comparison.only_ranking();
         self.runs = comparison.runs;
         let best = ranking?.settings.into_iter().next()?;
+        // Trials that were not run are known by the axes of the sweep alone.
+        let of: Vec<SeedsAndFold> = self.runs.iter().map(swept_seeds).collect();
+        let finished = best.places.iter().map(|&place| &of[place]);
+        self.folds = missing_folds(finished, &of.iter().cloned().collect());
         Some((best.places[0], Some(best.value)))
     }
 
@@ -153,6 +164,13 @@ impl Entry {
     pub(super) fn value(&self) -> Option<f64> {
         self.judged.1
     }
+}
+
+/// Its values of those axes of its sweep that are seeds, and of the one that is the fold.
+fn swept_seeds(run: &Run) -> SeedsAndFold {
+    let axes = run.axes.iter().filter(|(axis, _)| SEEDS.contains(&axis.as_str()));
+    let (folds, seeds): (Vec<_>, Vec<_>) = axes.partition(|(axis, _)| axis == FOLD);
+    [seeds, folds].map(|own| own.into_iter().map(|(_, value)| value.as_str()).collect::<Vec<_>>().join(" "))
 }
 
 fn cost(run: &Run) -> f64 {
@@ -298,7 +316,10 @@ fn columns_without(entries: &[Entry], without: Without) -> (Vec<Column>, Vec<Str
         };
         if entry.is_final_model() { format!("{status}, final model") } else { status }
     });
-    columns.numbers(&best, |entry| entry.value().map(units::number).unwrap_or_default());
+    columns.numbers(&best, |entry| match (entry.value().map(units::number), entry.folds) {
+        (Some(value), Some([finished, all])) => format!("{value} ({finished} of {all} folds)"),
+        (value, _) => value.unwrap_or_default(),
+    });
     if common.is_none() {
         columns.words("of", &of);
     }

@@ -373,7 +373,11 @@ fn in_words(best: &BestSetting) -> [String; 2] {
         Monitor::ACCURACY => units::percent(best.value),
         _ => units::number(best.value),
     };
-    let count = if best.count > 1 { format!(", n {}", best.count) } else { String::new() };
+    let count = match (best.folds, best.count) {
+        (Some([finished, all]), _) => format!(", {finished} of {all} folds"),
+        (None, 0 | 1) => String::new(),
+        (None, count) => format!(", n {count}"),
+    };
     [format!("{value}{count}"), format!("#{}: {}", best.trial, best.setting)]
 }
 
