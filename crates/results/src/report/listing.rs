@@ -13,14 +13,13 @@ use super::{
     grid::{self, Column, Columns},
     grouping::{distinct, grouped},
     key::Key,
-    leaves::Leaves,
     logged::more_is_better,
     order::Direction,
     run::{PLANNED, Run, UNFINISHED},
     sweep,
     text::status_in_words,
 };
-use crate::{host::escape_line, record::has_checkpoints, units};
+use crate::{files::Leaves, host::escape_line, record::has_checkpoints, units};
 
 /// Stands for a metric where trials are judged by different ones.
 const SEVERAL: &str = "several metrics";
