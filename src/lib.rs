@@ -11,10 +11,10 @@
 //!
 //! A layer uses only the layers above it in this list; `tests/it/architecture.rs` checks that.
 //!
-//! There are nine crates, each compiled with the optimization level that its speed needs: [`vector`]
+//! There are ten crates, each compiled with the optimization level that its speed needs: [`vector`]
 //! (arithmetic on one core), `runner_base` (the first three layers), `runner_spec`, `runner_engine` (from
-//! [`collective`] to [`train`]), `runner_cuda`, `runner_session` (from `lab` to `run`), `runner_results`
-//! (`report`), `runner_predict`, and this one.
+//! [`collective`] to [`train`]), `runner_cuda`, `runner_session` (from `lab` to `run`), `runner_files`,
+//! `runner_results` (`report`), `runner_predict`, and this one.
 //!
 //! | layer | owns |
 //! | --- | --- |
@@ -34,6 +34,7 @@
 //! | `lab` | experiments on the machine itself: products, copies, a tour of tensors |
 //! | [`record`] | writes events to the run folder: one sink per file |
 //! | `run` | a session: trials prepared, executed, recorded; one run or a sweep, for every kind |
+//! | `files` | reads the files of run folders: rows of CSV, keys of TOML, curves in bounded memory |
 //! | [`report`] | run folders to tables, comparisons and pages |
 //! | `predict` | applies a run's model to new rows: predictions, metrics if they are labelled, ONNX export |
 //! | `slurm` | a Slurm cluster, through Slurm's own commands: submits, watches and ends job arrays |

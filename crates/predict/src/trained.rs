@@ -72,7 +72,7 @@ impl Trained {
             }
         };
         let path = folder.join(&file);
-        check_regular(&path).map_err(|source| ReportError::Read { path: path.clone(), source })?;
+        check_regular(&path).map_err(|e| ReportError::read(&path, e))?;
         let metadata = read_metadata(&path)?;
         let unusable = |why: String| PredictError::NoPreprocessing { file: path.clone(), why };
         let no_width = || unusable("it has no linear layer".to_owned());

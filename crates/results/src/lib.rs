@@ -8,5 +8,6 @@ pub mod report;
 
 use runner_base::{host, random, units};
 use runner_engine::{event, train};
+use runner_files as files;
 use runner_session::{record, run};
 use runner_spec as spec;

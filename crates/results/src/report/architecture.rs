@@ -3,13 +3,11 @@
 
 use std::{collections::HashMap, sync::Arc};
 
-use super::{
-    differences::Difference,
-    grouping::distinct,
-    leaves::{LAYERS, Leaves, is_of_layers},
-    run::Run,
+use super::{differences::Difference, grouping::distinct, run::Run};
+use crate::{
+    files::{LAYERS, Leaves, is_of_layers},
+    spec::layers_in_words,
 };
-use crate::spec::layers_in_words;
 
 /// Gives each run its layers as one value, in place of its sweep's axes within them, if runs differ in depth or kinds of layers and
 /// the axes of sweeps do not tell that. `spec` has the keys in which specs differ.

@@ -7,13 +7,11 @@ use super::{
     ReportError,
     architecture::take_layers,
     configurations::{Configuration, configurations},
-    curve::{self, Against, CurveDifference},
     differences::{self, Difference},
     filter::Filter,
     find,
     grouping::{distinct, grouped},
     lab::Findings,
-    leaves::Leaves,
     machines::Machine,
     metric::Metric,
     parallel,
@@ -22,7 +20,13 @@ use super::{
     sweep,
     tasks::Tasks,
 };
-use crate::units;
+use crate::{
+    files::{
+        Leaves,
+        curve::{self, Against, CurveDifference},
+    },
+    units,
+};
 
 /// Axes that do not change what is learned, except for the last bits.
 const OTHERWISE: [&str; 3] = ["devices.", "logging.", "data.placement"];
@@ -273,10 +277,10 @@ fn curves(
 ) -> (Option<usize>, Vec<Option<CurveDifference>>) {
     let mut first = Vec::new();
     let is_first = |run: &mut Run| {
-        let read = run.metrics().map(|path| curve::read(&path, |step, loss| first.push((step, loss))));
+        let read = run.metrics().map(|path| curve::read(&path, &mut |step, loss| first.push((step, loss))));
         match read {
             Some(Ok(tail)) => run.torn = tail.torn,
-            Some(Err(e)) => run.report_damage(e, fault),
+            Some(Err(e)) => run.report_damage(e.into(), fault),
             None => {}
         }
         let has_losses = run.status != DAMAGED && !first.is_empty();
@@ -293,7 +297,7 @@ fn curves(
     let (means, begin) = (before[reference].has_epoch_means(), reference + 1);
     let read = parallel::map(others, |run| {
         let mut against = Against::new(&first);
-        let tail = curve::read(&run.metrics()?, |step, loss| against.take(step, loss));
+        let tail = curve::read(&run.metrics()?, &mut |step, loss| against.take(step, loss));
         Some(tail.map(|tail| (tail, against.difference())))
     });
     for (place, (run, read)) in (begin..).zip(others.iter_mut().zip(read)) {
@@ -309,7 +313,7 @@ fn curves(
                 };
                 differences[place] = tail.has_losses.then_some(found);
             }
-            Some(Err(e)) => run.report_damage(e, fault),
+            Some(Err(e)) => run.report_damage(e.into(), fault),
             None => {}
         }
     }

@@ -5,11 +5,10 @@ use std::{cmp::Reverse, collections::HashMap};
 use super::{
     differences::{file_name, is_inferred, is_of_record, is_path, keys},
     grouping::{distinct, grouped},
-    leaves::Leaves,
     run::{Run, varies_setting},
     statistics::Estimate,
 };
-use crate::units;
+use crate::{files::Leaves, units};
 
 /// Environment keys that define a different machine.
 pub(super) const THE_MACHINE: [&str; 4] =

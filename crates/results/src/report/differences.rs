@@ -4,9 +4,9 @@ use std::{collections::BTreeSet, path::Path};
 
 use super::{
     grouping::{distinct, grouped},
-    leaves::{LAYERS, Leaves, is_of_layers},
     run::Run,
 };
+use crate::files::{LAYERS, Leaves, is_of_layers};
 
 /// Whether a value of a resolved spec is a path: these are absolute.
 pub(super) fn is_path(value: &str) -> bool {

@@ -6,15 +6,18 @@ use super::{
     additive::{self, Point},
     comparison::{Comparison, concerns_learning},
     configurations::THE_MACHINE,
-    csv_file, csv_lines,
     differences::{is_inferred, is_of_record},
     grouping::{distinct, grouped},
     key::short,
     ranking::{Candidate, Ranking},
     run::{Run, mean, varies_setting},
-    texts::Texts,
 };
-use crate::{host::escape_line, spec::Monitor, units};
+use crate::{
+    files::{Texts, csv_file, csv_lines},
+    host::escape_line,
+    spec::Monitor,
+    units,
+};
 
 /// Values of an axis that are shown.
 const MOST_LEVELS: usize = 4;

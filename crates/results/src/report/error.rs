@@ -5,7 +5,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use crate::host::reason;
+use crate::{files::FileError, host::reason};
 
 /// Why runs cannot be compared.
 #[derive(Debug, thiserror::Error)]
@@ -32,8 +32,8 @@ pub enum ReportError {
     Several { path: String, count: usize },
     #[error("`{path}` is a sweep, and holds a run for each trial")]
     Sweep { path: String, hint: String },
-    #[error("cannot read `{}`: {}", path.display(), reason(source))]
-    Read { path: PathBuf, source: io::Error },
+    #[error(transparent)]
+    File(#[from] FileError),
     #[error("cannot write `{}`: {}", path.display(), reason(source))]
     Write { path: PathBuf, source: io::Error },
     #[error("cannot write Parquet: {0}")]
@@ -42,9 +42,6 @@ pub enum ReportError {
     /// What is wrong with a file, which it names.
     #[error("{0}")]
     Damaged(String),
-    /// The line is counted from 1.
-    #[error("`{}` is malformed at line {line}: {message}", path.display())]
-    Malformed { path: PathBuf, line: u64, message: String },
 }
 
 impl ReportError {
@@ -53,8 +50,8 @@ impl ReportError {
         Self::Query { message: message.into(), hint: hint.map(str::to_owned) }
     }
 
-    pub(super) fn read(path: &Path, source: io::Error) -> Self {
-        Self::Read { path: path.to_owned(), source }
+    pub fn read(path: &Path, source: io::Error) -> Self {
+        FileError::read(path, source).into()
     }
 
     pub(super) fn write(path: &Path, source: io::Error) -> Self {
@@ -62,7 +59,7 @@ impl ReportError {
     }
 
     pub(super) fn malformed(path: &Path, line: u64, message: impl Into<String>) -> Self {
-        Self::Malformed { path: path.to_owned(), line, message: message.into() }
+        FileError::malformed(path, line, message).into()
     }
 
     /// A hint, if there is one.
@@ -83,10 +80,9 @@ impl ReportError {
             Self::Several { .. } => Some("name the folder of one"),
             Self::Pattern { .. }
             | Self::Parquet(_)
-            | Self::Read { .. }
+            | Self::File(_)
             | Self::Write { .. }
-            | Self::Damaged(_)
-            | Self::Malformed { .. } => None,
+            | Self::Damaged(_) => None,
         }
     }
 }

@@ -6,7 +6,6 @@ use super::{
     ReportError, columns,
     comparison::Comparison,
     configurations::Configuration,
-    curve::CurveDifference,
     grid::{Column, Columns, turned},
     grouping::distinct,
     key::WORDS,
@@ -17,7 +16,10 @@ use super::{
     ranking::{Candidate, Ranking},
     run::Run,
 };
-use crate::record::{Lines, summary_columns};
+use crate::{
+    files::curve::CurveDifference,
+    record::{Lines, summary_columns},
+};
 
 /// The column of an export of times: the time in the training loop, without start-up.
 const TIME: &str = "train_s";

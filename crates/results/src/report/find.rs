@@ -74,7 +74,7 @@ pub(super) fn run_folders(found: Vec<Found>) -> Result<Vec<PathBuf>, ReportError
         Found::Run(folder) => Ok(vec![folder]),
         Found::Sweep(folder) => Ok(folders_in(&folder)?.into_iter().filter(|trial| is_run(trial)).collect()),
     };
-    Ok(found.into_iter().map(of).collect::<Result<Vec<_>, _>>()?.concat())
+    Ok(found.into_iter().map(of).collect::<Result<Vec<_>, ReportError>>()?.concat())
 }
 
 /// A number that changes when a file of these runs and sweeps changes. It reads no file contents.

@@ -6,12 +6,14 @@ use std::collections::{BTreeSet, HashSet};
 use super::{
     ReportError,
     grouping::distinct,
-    leaves::{LAYERS, Leaves, is_of_layers},
     logged,
     run::{LEARNED, Run},
 };
-use crate::spec::nearest;
 pub(super) use crate::spec::short_keys as short;
+use crate::{
+    files::{LAYERS, Leaves, is_of_layers},
+    spec::nearest,
+};
 
 /// The name for a run's tags.
 const TAG: &str = "tag";

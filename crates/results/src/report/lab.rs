@@ -5,11 +5,11 @@ use std::path::Path;
 use indexmap::IndexMap;
 
 use super::{
-    ReportError, csv_lines,
+    ReportError,
     grid::{self, Column},
     run::Run,
 };
-use crate::{host::open_regular, units};
+use crate::{files::csv_lines, host::open_regular, units};
 
 /// The results of all lab runs.
 #[derive(Clone, Debug, Default)]

@@ -13,7 +13,6 @@ use super::{
     grid::{self, Column, Columns},
     grouping::{distinct, grouped},
     key::Key,
-    leaves::Leaves,
     logged::more_is_better,
     order::Direction,
     run::{FOLD, PLANNED, Run, UNFINISHED},
@@ -21,6 +20,7 @@ use super::{
     text::status_in_words,
 };
 use crate::{
+    files::Leaves,
     host::escape_line,
     record::has_checkpoints,
     run::{SEEDS, SeedsAndFold, missing_folds},

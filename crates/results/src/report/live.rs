@@ -13,11 +13,11 @@ use std::{
     thread::{self, JoinHandle},
 };
 
-use super::{
-    ReportError,
-    metrics_file::{MetricCurves, MetricsFile, Sizes},
+use crate::{
+    files::{FileError, MetricCurves, MetricsFile, Sizes},
+    host::lock,
+    units,
 };
-use crate::{host::lock, units};
 
 /// Files longer than this are cached, and shown by a sample at first.
 const LONG: u64 = 64 << 20;
@@ -69,7 +69,7 @@ impl Seen {
 static TURN: Mutex<()> = Mutex::new(());
 
 /// A thread that reads a file completely.
-type Whole = JoinHandle<Result<MetricsFile, ReportError>>;
+type Whole = JoinHandle<Result<MetricsFile, FileError>>;
 
 /// From now on, long files are read once and then continued. With `by_sample`, the caller gets a sample
 /// instead of waiting.
@@ -97,16 +97,16 @@ pub(super) fn sampled() -> Option<String> {
 }
 
 /// The curves of a `metrics.csv`; empty if there is no such file, as in lab runs.
-pub(super) fn curves(path: &Path) -> Result<Vec<MetricCurves>, ReportError> {
+pub(super) fn curves(path: &Path) -> Result<Vec<MetricCurves>, FileError> {
     if path.exists() { Ok(metrics(path)?.into_curves()) } else { Ok(Vec::new()) }
 }
 
 /// The contents of a `metrics.csv`.
-pub(super) fn metrics(path: &Path) -> Result<MetricsFile, ReportError> {
-    metrics_of(path, LONG, Sizes::new())
+pub(super) fn metrics(path: &Path) -> Result<MetricsFile, FileError> {
+    metrics_of(path, LONG, Sizes::default())
 }
 
-fn metrics_of(path: &Path, long: u64, sizes: Sizes) -> Result<MetricsFile, ReportError> {
+fn metrics_of(path: &Path, long: u64, sizes: Sizes) -> Result<MetricsFile, FileError> {
     let whole = || MetricsFile::read(path, &AtomicU64::default(), sizes);
     let Some(now) = Seen::new(path).filter(|now| now.length > long) else { return whole() };
     let mut followed = lock(&FOLLOWED);
@@ -114,7 +114,7 @@ fn metrics_of(path: &Path, long: u64, sizes: Sizes) -> Result<MetricsFile, Repor
     let read_on = |mut file: MetricsFile| file.read_on(path, sizes).map(|()| Known::Whole(file));
     let found = match files.remove(path) {
         Some(Err(damage)) if now.only_grew(damage.seen) => {
-            Err(ReportError::malformed(path, damage.line, damage.message))
+            Err(FileError::malformed(path, damage.line, damage.message))
         }
         Some(Ok(Known::Whole(file))) => read_on(file),
         Some(Ok(Known::Sample { whole: reading, .. })) if reading.is_finished() => {
@@ -139,7 +139,7 @@ fn metrics_of(path: &Path, long: u64, sizes: Sizes) -> Result<MetricsFile, Repor
         }
         _ => whole().map(Known::Whole),
     };
-    if let Err(ReportError::Malformed { line, message, .. }) = &found {
+    if let Err(FileError::Malformed { line, message, .. }) = &found {
         let damage = Damage { seen: now, line: *line, message: message.clone() };
         files.insert(path.to_owned(), Err(damage));
     }
@@ -168,7 +168,7 @@ mod tests {
         let head = "step,epoch,split,rows,loss,elapsed_s\n1,1,train,8,0.5,0.1\n";
         fs::write(&path, format!("{head}damaged\n2,1,train,8,0.5,0.2\n")).unwrap();
         let mut file = File::options().append(true).open(&path).unwrap();
-        let metrics = || metrics_of(&path, 60, Sizes::new());
+        let metrics = || metrics_of(&path, 60, Sizes::default());
         follow_files(true);
         assert!(metrics().is_ok(), "a sample");
         while share_read() < 1.0 {
@@ -194,7 +194,7 @@ mod tests {
         let rows: String = (1..5000).map(row).collect();
         fs::write(&path, format!("step,epoch,split,rows,loss,elapsed_s\n{rows}")).unwrap();
         let mut file = File::options().append(true).open(&path).unwrap();
-        let step = || metrics_of(&path, 60, Sizes::new()).unwrap().last.unwrap().step;
+        let step = || metrics_of(&path, 60, Sizes::default()).unwrap().last.unwrap().step;
         follow_files(true);
         assert_eq!(step(), 4999);
         for next in 5000..5010 {
@@ -209,6 +209,6 @@ mod tests {
         }
         let counts =
             |file: MetricsFile| file.into_curves()[0].1[0].points().map(|(step, _)| step).fold(0.0, f64::max);
-        assert_eq!(counts(metrics_of(&path, 60, Sizes::new()).unwrap()), 5009.0);
+        assert_eq!(counts(metrics_of(&path, 60, Sizes::default()).unwrap()), 5009.0);
     }
 }

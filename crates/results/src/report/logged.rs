@@ -2,11 +2,10 @@
 
 use std::{collections::BTreeMap, path::Path};
 
-use super::{
-    ReportError,
-    csv_lines::{find_columns, is_validation, scan},
-    live,
-    metric_ends::Ends,
+use super::{ReportError, live};
+use crate::files::{
+    Ends,
+    csv_lines::{find_columns, is_validation, scan_with},
 };
 
 /// Values of whole validations and of training steps, by the names used in options.
@@ -96,7 +95,7 @@ pub(super) fn read_validation(path: &Path, step: &str) -> Result<Logged, ReportE
         let names: Vec<String> = columns.iter().map(str::to_owned).collect();
         Ok((find_columns(columns, ["step", "split"])?, names))
     };
-    scan(path, header, |([at, split], names), cells| {
+    scan_with("validation", path, header, |([at, split], names), cells| {
         if &cells[*at] == step.as_bytes() && is_validation(&cells[*split])? {
             let known = names.iter().zip(cells).filter(|(_, cell)| !cell.is_empty());
             let text = |cell: &[u8]| String::from_utf8_lossy(cell).into_owned();
@@ -110,6 +109,27 @@ pub(super) fn read_validation(path: &Path, step: &str) -> Result<Logged, ReportE
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{files::Leaves, report::run::Run};
+
+    /// A sweep of regressions would read all its files for accuracies.
+    #[test]
+    fn a_metric_that_was_not_logged_is_not_looked_for() {
+        let folder = tempfile::tempdir().unwrap();
+        let rows =
+            "step,epoch,split,loss,f1,accuracy\n1,1,validation,0.2,0.5,0.75\n2,2,validation,0.3,0.25,0.5\n";
+        std::fs::write(folder.path().join("metrics.csv"), rows).unwrap();
+        let leaves = |cells: &[(&'static str, &'static str)]| Leaves::from_cells(cells.iter().copied());
+        let run = Run {
+            folder: Some(folder.path().to_owned()),
+            has_metrics: true,
+            figures: leaves(&[("best_step", "1"), ("steps", "2"), ("best_value", "0.2")]),
+            spec: Some(leaves(&[("logging.metrics", "[\"loss\", \"f1\"]")])),
+            ..Run::default()
+        };
+        assert_eq!(run.learned("validation.accuracy"), None);
+        assert!(run.best_row.get().is_none());
+        assert_eq!(run.learned("validation.f1"), Some("0.5"));
+    }
 
     /// Whatever a target is called, its metric decides.
     #[test]

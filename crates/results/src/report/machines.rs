@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use super::{
     differences::{AVAILABLE, THREADS},
-    leaves::Leaves,
     run::Run,
 };
+use crate::files::Leaves;
 
 /// Environment keys that must be equal for times to be comparable.
 const DECIDES_TIMES: [&str; 7] = [

@@ -76,7 +76,7 @@ impl Matched {
         if keys.is_empty() {
             keys.push(EVERYTHING.to_owned());
         }
-        let rank = |comparison: &Comparison| {
+        let rank = |comparison: &Comparison| -> Result<_, ReportError> {
             let places: Vec<usize> = (0..comparison.runs.len()).collect();
             Ok(Ranking::new(comparison, &places, metric, &keys)?.settings)
         };

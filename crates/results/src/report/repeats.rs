@@ -7,14 +7,13 @@ use super::{
     differences,
     grid::{self, Column, Columns},
     grouping::distinct,
-    leaves::Leaves,
     machines::Machine,
     metric::in_one_unit,
     run::{Run, varies_setting},
     speeds::{self, Speed},
     statistics::{Estimate, coverage},
 };
-use crate::units;
+use crate::{files::Leaves, units};
 
 /// The heading for intervals of `counts` values each: the minimum probability with which they cover the true
 /// median.

@@ -7,16 +7,14 @@ use std::{
 };
 
 use super::{
-    ReportError, csv_file,
-    leaves::{LAYERS, Leaves},
-    live,
+    ReportError, live,
     logged::{self, Logged, more_is_better},
-    metrics_file::NO_METRIC,
     parallel,
 };
 pub(super) use crate::run::{FOLD, REPEAT, mean, varies_setting};
 use crate::{
     event::Status,
+    files::{FileError, LAYERS, Leaves, NO_METRIC, csv_file},
     host::read_text,
     record::{RunLock, damage},
 };
@@ -142,7 +140,7 @@ impl Run {
     pub(super) fn read(folder: &Path) -> Result<Self, ReportError> {
         let spec = Leaves::read(&folder.join("spec.toml"))?;
         let summary = match csv_file::read(&folder.join("summary.csv")) {
-            Err(ReportError::Read { source, .. }) if source.kind() == io::ErrorKind::NotFound => None,
+            Err(FileError::Read { source, .. }) if source.kind() == io::ErrorKind::NotFound => None,
             summary => Some(summary?),
         };
         let has_metrics = folder.join(METRICS).exists();
@@ -314,8 +312,8 @@ impl Run {
         if self.figure("steps") == Some(best_step) {
             return self.learned_last(name);
         }
-        let is_known = LEARNED.contains(&name) || logged::is_name(name);
-        let row = if is_known { self.best_row() } else { None };
+        // The file may be long: it is not read for what it cannot have.
+        let row = if metric == "loss" || self.logs(name) { self.best_row() } else { None };
         row?.get(metric).map(String::as_str)
     }
 

@@ -9,14 +9,13 @@ use std::{
 use super::{
     ReportError,
     configurations::{FINISHED, STOPPED},
-    csv_file, csv_lines,
     find::{self, Found},
     grouping::distinct,
     parallel,
     run::{DAMAGED, DELETED, PLANNED, RUNNING, Run, SAME_AS, UNFINISHED},
-    texts::Texts,
 };
 use crate::{
+    files::{Texts, csv_file, csv_lines},
     record::{RunDir, lost_summary},
     spec::short_values,
 };

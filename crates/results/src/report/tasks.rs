@@ -3,11 +3,10 @@
 use super::{
     differences::{self, file_name, is_path},
     grouping::grouped,
-    leaves::Leaves,
     metric::Metric,
     run::{FOLD, Run},
 };
-use crate::run::SEEDS;
+use crate::{files::Leaves, run::SEEDS};
 
 /// Keys of `[data]` that do not change rows or targets.
 const HARMLESS: [&str; 9] = [

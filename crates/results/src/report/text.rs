@@ -8,7 +8,6 @@ use super::{
     columns::{self, counted},
     comparison::{Comparison, is_not_run},
     configurations::{has_repeats, jobs, runs_of},
-    curve::CurveDifference,
     differences::Difference,
     grid, noise,
     order::Question,
@@ -16,7 +15,7 @@ use super::{
     repeats::Repeats,
     run::{Run, SAME_AS},
 };
-use crate::{host::escape_line, units};
+use crate::{files::curve::CurveDifference, host::escape_line, units};
 
 impl Comparison {
     /// Times and costs, for a terminal of `width` columns: whether they can be compared, each run, repeats

@@ -3,7 +3,7 @@
 use std::{fmt::Write, path::Path};
 
 use super::{
-    ReportError, csv_lines,
+    ReportError,
     grid::{self, Column, Columns},
     grouping::grouped,
     repeats,
@@ -12,7 +12,7 @@ use super::{
     speeds::times,
     statistics::{Estimate, coverage},
 };
-use crate::units;
+use crate::{files::csv_lines, units};
 
 /// Axes that choose devices.
 const DEVICE_AXES: [&str; 2] = ["devices.num_gpus", "devices.use"];

@@ -11,14 +11,13 @@ use super::{
     grouping::grouped,
     listing::latest,
     live,
-    metrics_file::Row,
     plot::{PlotRequest, Style, plot},
     run::{PLANNED, REPEAT, RUNNING, Run, UNFINISHED},
     setting_name::named,
     sweep,
     text::status_in_words,
 };
-use crate::{spec::duration, units};
+use crate::{files::Row, spec::duration, units};
 
 /// Maximum running trials listed one by one.
 const MOST_TRIALS: usize = 6;

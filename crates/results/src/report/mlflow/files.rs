@@ -45,8 +45,8 @@ impl Folder {
             let is_empty = |entry: &fs::DirEntry| {
                 fs::read_dir(entry.path()).is_ok_and(|mut inner| inner.next().is_none())
             };
-            let holds_experiment = || Ok(folders_in(path)?.iter().any(|own| own.join(META).is_file()));
-            if !entries.iter().all(is_empty) && !holds_experiment()? {
+            let is_experiment = |own: &PathBuf| own.join(META).is_file();
+            if !entries.iter().all(is_empty) && !folders_in(path)?.iter().any(is_experiment) {
                 return Err(refused("holds something else than a store of MLflow"));
             }
         }

@@ -21,14 +21,13 @@ use serde_json::json;
 
 use self::files::{Folder, digest};
 use super::{
-    ReportError, csv_lines,
+    ReportError,
     find::{Found, find_one},
-    leaves::Leaves,
     logged::best_column,
-    metrics_file::NO_METRIC,
     run::Run,
     sweep,
 };
+use crate::files::{Leaves, NO_METRIC, csv_lines};
 
 /// Columns of `summary.csv` that are text, though some may look like numbers.
 const WORDS: [&str; 10] = [

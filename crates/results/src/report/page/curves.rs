@@ -5,10 +5,10 @@ use std::collections::BTreeSet;
 use serde_json::{Value, json};
 
 use crate::{
+    files::Series,
     report::{
         logged::more_is_better,
         plot::{Axis, is_log},
-        series::Series,
     },
     units,
 };

@@ -3,10 +3,7 @@
 use std::path::Path;
 
 use super::{Content, html::Html, predicted::Predicted, table};
-use crate::{
-    report::{csv_file, run::Run},
-    units,
-};
+use crate::{files::csv_file, report::run::Run, units};
 
 /// Maximum classes that are listed.
 const MOST_CLASSES: usize = 10;

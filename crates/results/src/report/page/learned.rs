@@ -17,10 +17,9 @@ use crate::report::{
     order::Question,
     ranking::{Candidate, Ranking},
     run::RUNNING,
-    series::Series,
     watch::progress,
 };
-use crate::units;
+use crate::{files::Series, units};
 
 /// Maximum intervals shown side by side.
 const MOST_INTERVALS: usize = 12;

@@ -39,12 +39,11 @@ use super::{
     grouping::distinct,
     key::short,
     live,
-    metrics_file::MetricCurves,
     ranking::Ranking,
     run::REPEAT,
     setting_name::named,
 };
-use crate::units;
+use crate::{files::MetricCurves, units};
 pub use document::{HEAD, waiting};
 pub use facts::{OfModel, RunRows};
 pub use predicted::{Pairs, Predicted};

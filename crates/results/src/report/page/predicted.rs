@@ -10,8 +10,9 @@ use super::{
     table,
 };
 use crate::{
+    files::csv_file,
     record::command_line,
-    report::{ClassTable, csv_file, plot::Axis},
+    report::{ClassTable, plot::Axis},
     units,
 };
 
@@ -59,7 +60,7 @@ impl Content<'_> {
     /// Adds the confusion matrix that `runner evaluate --confusion` wrote to a single run's folder, or else
     /// the predictions.
     pub(super) fn predicted(&mut self, predicted: Option<&Predicted>) {
-        let read = |path: &Path| csv_file::read(path).map(Some);
+        let read = |path: &Path| Ok(Some(csv_file::read(path)?));
         let one = self.comparison.runs.len() == 1;
         match one.then(|| self.file_of(0, "confusion.csv", read)).flatten() {
             Some(file) => {

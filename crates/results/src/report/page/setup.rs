@@ -1,8 +1,8 @@
 //! The runs' specs and environments, with differences between the runs marked.
 
 use super::{Content, html::Html};
-use crate::report::{comparison::Comparison, differences::Difference, leaves::Leaves, run::Run};
-use crate::units;
+use crate::report::{comparison::Comparison, differences::Difference, run::Run};
+use crate::{files::Leaves, units};
 
 /// Maximum values listed per key.
 const MOST_VALUES: usize = 20;

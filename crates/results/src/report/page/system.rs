@@ -3,7 +3,8 @@
 use std::path::Path;
 
 use super::{Content, curves::Chart, html::Html};
-use crate::report::{csv_file, csv_lines, grouping::grouped, series::Series};
+use crate::files::{Series, csv_file, csv_lines};
+use crate::report::grouping::grouped;
 
 /// Columns of `system.csv` that are drawn: name, title, factor, and the range that the axis covers in any
 /// case.
@@ -42,7 +43,7 @@ impl Content<'_> {
     }
 
     fn system_charts(&mut self, html: &mut Html, place: usize) {
-        let file = self.file_of(place, "system.csv", |path: &Path| csv_file::read(path).map(Some));
+        let file = self.file_of(place, "system.csv", |path: &Path| Ok(Some(csv_file::read(path)?)));
         let Some(file) = file else { return };
         let Ok([time, device]) = csv_lines::find_columns(&file.columns, ["elapsed_s", "device"]) else {
             return;

@@ -10,10 +10,10 @@ use super::{
     transfers::all_reduce_seconds,
 };
 use crate::{
+    files::csv_lines,
     report::{
         ReportError, columns,
         configurations::{has_repeats, jobs},
-        csv_lines,
         grid::{Column, Columns},
         grouping::grouped,
         noise, policies,

@@ -9,8 +9,9 @@ use super::{
     table::{self, whole},
 };
 use crate::{
+    files::csv_lines,
     report::{
-        ReportError, csv_lines,
+        ReportError,
         grid::{Column, Columns},
         grouping::distinct,
     },

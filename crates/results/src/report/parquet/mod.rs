@@ -15,12 +15,15 @@ use self::absent::ParquetFile;
 #[cfg(feature = "parquet")]
 use self::file::ParquetFile;
 use super::{
-    ReportError, csv_lines,
+    ReportError,
     find::{find_one, run_folders},
     grid::Column,
     key::WORDS,
 };
-use crate::host::{Durability, is_replaceable, open_regular, write_atomically};
+use crate::{
+    files::csv_lines,
+    host::{Durability, is_replaceable, open_regular, write_atomically},
+};
 
 /// Rows per group, which is held in memory.
 const GROUP: usize = 1 << 16;

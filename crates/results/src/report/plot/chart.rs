@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use super::canvas::Canvas;
-use crate::{host::escape_line, report::series::Series, units};
+use crate::{files::Series, host::escape_line, units};
 
 /// The appearance of a chart.
 #[derive(Clone, Copy, Debug)]

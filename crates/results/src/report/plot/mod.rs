@@ -9,14 +9,12 @@ use super::{
     ReportError,
     find::{find, is_sweep, run_folders},
     grouping::distinct,
-    leaves::Leaves,
     live,
     logged::more_is_better,
-    metrics_file::MetricCurves,
     parallel,
-    series::Series,
 };
 use crate::{
+    files::{Leaves, MetricCurves, Series},
     spec::{Monitor, nearest},
     units,
 };

@@ -32,7 +32,7 @@ fn figures(file: &MetricsFile) -> String {
     format!("{best:?} {ends:?} {:?} {:?} {metrics:?} {end} {lines}", file.last, file.elapsed_s())
 }
 
-fn read(path: &Path, sizes: Sizes) -> Result<MetricsFile, ReportError> {
+fn read(path: &Path, sizes: Sizes) -> Result<MetricsFile, FileError> {
     MetricsFile::read(path, &AtomicU64::default(), sizes)
 }
 
@@ -52,7 +52,7 @@ fn a_file_is_read_on_and_in_parts_as_if_at_once() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("metrics.csv");
     for sizes in small() {
-        let at_once = || figures(&read(&path, Sizes::new()).unwrap());
+        let at_once = || figures(&read(&path, Sizes::default()).unwrap());
         fs::write(&path, HEAD.to_owned() + &rows(1..234) + "234,3,tra").unwrap();
         let mut file = read(&path, sizes).unwrap();
         assert_eq!(figures(&file), at_once(), "{sizes:?}");
@@ -75,7 +75,7 @@ fn epochs_have_means() {
     let text = "1,1,train,3,1,0.1\n2,1,train,1,5,0.1\n2,1,validation,9,7,0.1\n3,2,train,4,0.5,0.2\n4,2,train,4,0.5,0.2\n\
         5,3,train,1,8,0.3\n6,4,train,2,NaN,0.4\n7,5,train,2,3,0.5\n";
     fs::write(&path, format!("{HEAD}{text}")).unwrap();
-    for sizes in small().chain([Sizes::new()]) {
+    for sizes in small().chain([Sizes::default()]) {
         let [_, _, means] = &read(&path, sizes).unwrap().into_curves()[0].1;
         let mut points: Vec<_> = means.points().collect();
         points.dedup();
@@ -113,7 +113,7 @@ fn quotes_line_ends_and_cells_that_are_not_known() {
     let quoted = plain.replace("train", "\"train\"").replace("step", "\"step\"").replace('\n', "\r\n\r\n");
     let known = |text: &str| {
         fs::write(&path, text).unwrap();
-        let file = read(&path, Sizes::new()).unwrap();
+        let file = read(&path, Sizes::default()).unwrap();
         format!("{:?} {:?} {:?}", file.curves, file.last, file.ends("loss"))
     };
     assert_eq!(known(plain), known(&quoted));
@@ -135,7 +135,7 @@ fn a_metric_ends_with_the_last_epoch_or_has_no_end() {
     let text =
         [train(1..90, 1, "0.3"), validation(89, "7"), train(90..200, 2, ""), validation(199, "")].concat();
     fs::write(&path, format!("{head}{text}")).unwrap();
-    for sizes in small().chain([Sizes::new()]) {
+    for sizes in small().chain([Sizes::default()]) {
         let file = read(&path, sizes).unwrap();
         let ends = |metric| file.ends(metric).map(|ends| (ends.epoch_mean(), ends.validation.as_deref()));
         assert_eq!(ends("loss"), Some((Some(0.5), Some("0.25"))), "{sizes:?}");
@@ -159,7 +159,7 @@ fn a_file_without_columns_has_no_rows_and_a_hole_in_it_is_damage() {
     ] {
         fs::write(&path, text).unwrap();
         File::options().write(true).open(&path).unwrap().set_len(length).unwrap();
-        for sizes in [Sizes::new(), Sizes { worth_a_thread: 1 << 8, threads: 2, ..Sizes::new() }] {
+        for sizes in [Sizes::default(), Sizes { worth_a_thread: 1 << 8, threads: 2, ..Sizes::default() }] {
             match (read(&path, sizes), words) {
                 (Ok(file), None) => assert!(file.last.is_none()),
                 (Err(error), Some(words)) => assert!(error.to_string().ends_with(words), "{error}"),
@@ -183,7 +183,7 @@ fn a_sample_knows_both_ends_and_no_row_that_is_cut() {
         {
             fs::write(&path, text).unwrap();
             for &samples in sizes {
-                let sample = MetricsFile::sample(&path, Sizes { samples, ..Sizes::new() }).unwrap();
+                let sample = MetricsFile::sample(&path, Sizes { samples, ..Sizes::default() }).unwrap();
                 let steps: Vec<f64> = sample.curves[0].1[0].points().map(|(step, _)| step).collect();
                 assert_eq!(sample.last.map(|row| row.step), Some(count).filter(|&step| step > 0));
                 assert_eq!(steps.is_empty(), count == 0);
@@ -198,6 +198,6 @@ fn a_sample_knows_both_ends_and_no_row_that_is_cut() {
     }
     for text in ["", "step,epo"] {
         fs::write(&path, text).unwrap();
-        assert!(MetricsFile::sample(&path, Sizes::new()).unwrap().curves.is_empty());
+        assert!(MetricsFile::sample(&path, Sizes::default()).unwrap().curves.is_empty());
     }
 }

@@ -1,53 +1,53 @@
 //! Where a metric of `metrics.csv` stands: its last and its best values, and the means of its epochs.
 
-use super::series::Series;
+use crate::series::Series;
 
 /// Where a metric stands.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Ends {
+pub struct Ends {
     /// The lowest and the highest validation.
-    pub(super) extremes: [Option<Validation>; 2],
+    pub extremes: [Option<Validation>; 2],
     /// The cell of the last validation, as written.
-    pub(super) validation: Option<String>,
+    pub validation: Option<String>,
     /// The last value in training.
-    pub(super) train: Option<f64>,
+    pub train: Option<f64>,
     /// The first training epoch, once another began: the lines before may hold more of it.
     first: Option<EpochValues>,
     /// Means of the epochs between the first and the last.
     means: Series,
-    pub(super) epoch: EpochValues,
+    pub epoch: EpochValues,
 }
 
 /// Values of a training epoch.
 #[derive(Clone, Debug, Default)]
-pub(super) struct EpochValues {
-    pub(super) epoch: u64,
+pub struct EpochValues {
+    pub epoch: u64,
     /// The last one.
-    pub(super) step: u64,
-    pub(super) rows: u64,
+    pub step: u64,
+    pub rows: u64,
     /// Each value times its rows.
-    pub(super) sum: f64,
+    pub sum: f64,
     /// The value of all rows, while they have one.
-    pub(super) only: Option<f64>,
+    pub only: Option<f64>,
 }
 
 /// A value with its text, epoch and step.
 #[derive(Clone, Debug)]
-pub(super) struct Validation {
-    pub(super) value: f64,
-    pub(super) text: String,
-    pub(super) epoch: u64,
-    pub(super) step: u64,
+pub struct Validation {
+    pub value: f64,
+    pub text: String,
+    pub epoch: u64,
+    pub step: u64,
 }
 
 impl Ends {
     /// The mean over the rows of the last training epoch, where it has values.
-    pub(super) fn epoch_mean(&self) -> Option<f64> {
+    pub fn epoch_mean(&self) -> Option<f64> {
         self.epoch.mean().map(|(_, mean)| mean)
     }
 
     /// The means of all training epochs, each at its last step.
-    pub(super) fn means(self) -> Series {
+    pub fn means(self) -> Series {
         let mut means = Series::default();
         let push = |means: &mut Series, own: &EpochValues| {
             own.mean().into_iter().for_each(|(step, mean)| means.push(step as f64, mean));
@@ -59,7 +59,7 @@ impl Ends {
     }
 
     /// Adds rows of an epoch, where 0 stands for none.
-    pub(super) fn add(&mut self, added: EpochValues) {
+    pub fn add(&mut self, added: EpochValues) {
         if added.epoch != self.epoch.epoch && added.epoch > 0 && self.epoch.epoch > 0 {
             self.end_epoch();
         }
@@ -76,7 +76,7 @@ impl Ends {
     }
 
     /// Adds what is known of the lines that follow.
-    pub(super) fn append(&mut self, later: Self) {
+    pub fn append(&mut self, later: Self) {
         for (side, (known, found)) in self.extremes.iter_mut().zip(later.extremes).enumerate() {
             if let Some(found) = found {
                 keep(side, known, found.value, || found);
@@ -116,12 +116,7 @@ impl EpochValues {
 }
 
 /// Keeps the lower value (side 0) or the higher one (side 1), the first of equal ones.
-pub(super) fn keep(
-    side: usize,
-    known: &mut Option<Validation>,
-    value: f64,
-    found: impl FnOnce() -> Validation,
-) {
+pub fn keep(side: usize, known: &mut Option<Validation>, value: f64, found: impl FnOnce() -> Validation) {
     let sign = if side == 0 { 1.0 } else { -1.0 };
     if !value.is_nan() && known.as_ref().is_none_or(|known| sign * value < sign * known.value) {
         *known = Some(found());

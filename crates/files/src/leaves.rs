@@ -9,23 +9,24 @@ use std::{
     sync::{Arc, Mutex},
 };
 
-use super::{ReportError, texts::Texts};
 use crate::{
+    FileError,
     host::{self, lock},
     spec::add_leaves,
+    texts::Texts,
 };
 
 /// The key of all layers.
-pub(super) const LAYERS: &str = "model.layers";
+pub const LAYERS: &str = "model.layers";
 
 /// Whether a key is that of all layers, or within a layer.
-pub(super) fn is_of_layers(key: &str) -> bool {
+pub fn is_of_layers(key: &str) -> bool {
     key.strip_prefix(LAYERS).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
 }
 
 /// A table's leaves by dotted key, sorted. In arrays of tables, indices are part of the key.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Leaves {
+pub struct Leaves {
     shared: Shared,
     own: Own,
 }
@@ -63,14 +64,14 @@ impl<T: AsRef<str>> FromIterator<(usize, T)> for Own {
 
 impl Leaves {
     /// Reads a TOML file; `None` if there is no such file.
-    pub(super) fn read(path: &Path) -> Result<Option<Self>, ReportError> {
+    pub fn read(path: &Path) -> Result<Option<Self>, FileError> {
         let text = match host::read_text(path) {
             Ok(text) => text,
             Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
-            Err(e) => return Err(ReportError::read(path, e)),
+            Err(e) => return Err(FileError::read(path, e)),
         };
         if text.is_empty() {
-            return Err(ReportError::Damaged(format!("`{}` is empty", path.display())));
+            return Err(FileError::Empty(path.to_owned()));
         }
         // Cloned, so that threads do not wait for each other.
         let known = lock(&TEMPLATES).clone();
@@ -80,7 +81,7 @@ impl Leaves {
         let table: toml::Table = toml::from_str(&text).map_err(|e| {
             let before = e.span().map_or("", |span| text.get(..span.start).unwrap_or_default());
             let line = before.bytes().filter(|&byte| byte == b'\n').count() as u64 + 1;
-            ReportError::malformed(path, line, e.message().to_owned())
+            FileError::malformed(path, line, e.message().to_owned())
         })?;
         let mut leaves = BTreeMap::new();
         for (key, value) in &table {
@@ -98,7 +99,7 @@ impl Leaves {
     }
 
     /// The cells of a row that are not empty, by their columns; of equal columns the last counts.
-    pub(super) fn from_cells<'a>(cells: impl Iterator<Item = (&'a str, &'a str)>) -> Self {
+    pub fn from_cells<'a>(cells: impl Iterator<Item = (&'a str, &'a str)>) -> Self {
         let mut known: Vec<(&str, &str)> = cells.filter(|(_, cell)| !cell.is_empty()).collect();
         known.reverse();
         known.sort_by_key(|(column, _)| *column);
@@ -120,7 +121,7 @@ impl Leaves {
         row
     }
 
-    pub(super) fn get(&self, key: &str) -> Option<&str> {
+    pub fn get(&self, key: &str) -> Option<&str> {
         let place = self.shared.binary_search_by(|(known, _)| known.as_str().cmp(key)).ok()?;
         Some(self.value(place))
     }
@@ -129,7 +130,7 @@ impl Leaves {
         self.own.get(place).unwrap_or(&self.shared[place].1)
     }
 
-    pub(super) fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
         let mut own = self.own.iter().peekable();
         self.shared.iter().enumerate().map(move |(place, (key, value))| {
             let own = own.next_if(|(own, _)| *own == place);
@@ -137,12 +138,12 @@ impl Leaves {
         })
     }
 
-    pub(super) fn keys(&self) -> impl Iterator<Item = &str> {
+    pub fn keys(&self) -> impl Iterator<Item = &str> {
         self.shared.iter().map(|(key, _)| key.as_str())
     }
 
     /// The keys whose values differ, or that only one of the two has.
-    pub(super) fn differing<'a>(&'a self, other: &'a Self) -> Vec<&'a str> {
+    pub fn differing<'a>(&'a self, other: &'a Self) -> Vec<&'a str> {
         if Arc::ptr_eq(&self.shared, &other.shared) {
             let places = self.own.places().chain(other.own.places());
             let differing = places.filter(|&place| self.value(place) != other.value(place));

@@ -8,13 +8,13 @@ const FEWEST_MEANS: f64 = 3.0;
 
 /// Some points that follow each other.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Bucket {
-    pub(super) first: (f64, f64),
-    pub(super) low: (f64, f64),
-    pub(super) high: (f64, f64),
+pub struct Bucket {
+    pub first: (f64, f64),
+    pub low: (f64, f64),
+    pub high: (f64, f64),
     last: (f64, f64),
-    pub(super) sum: f64,
-    pub(super) count: f64,
+    pub sum: f64,
+    pub count: f64,
 }
 
 impl Bucket {
@@ -33,28 +33,28 @@ impl Bucket {
 
 /// A curve; values that are not finite are counted, not kept.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Series {
-    pub(super) name: String,
+pub struct Series {
+    pub name: String,
     /// Whether it is grey, below a curve that shows its course.
-    pub(super) is_pale: bool,
+    pub is_pale: bool,
     buckets: Vec<Bucket>,
     /// Points in a full bucket; 0 means 1.
     size: usize,
     /// Points in the last bucket.
     filled: usize,
-    pub(super) not_finite: u64,
+    pub not_finite: u64,
 }
 
 impl Series {
-    pub(super) fn named(self, name: String) -> Self {
+    pub fn named(self, name: String) -> Self {
         Self { name, ..self }
     }
 
-    pub(super) fn pale(self) -> Self {
+    pub fn pale(self) -> Self {
         Self { is_pale: true, ..self }
     }
 
-    pub(super) fn push(&mut self, step: f64, value: f64) {
+    pub fn push(&mut self, step: f64, value: f64) {
         if !value.is_finite() {
             self.not_finite += 1;
             return;
@@ -90,7 +90,7 @@ impl Series {
     }
 
     /// Appends a curve that follows this one.
-    pub(super) fn append(&mut self, mut later: Self) {
+    pub fn append(&mut self, mut later: Self) {
         self.not_finite += later.not_finite;
         if later.buckets.is_empty() {
             return;
@@ -108,22 +108,22 @@ impl Series {
         }
     }
 
-    pub(super) fn is_empty(&self) -> bool {
+    pub fn is_empty(&self) -> bool {
         self.buckets.is_empty() && self.not_finite == 0
     }
 
     /// Whether its single steps hide the course that the means of its epochs show.
-    pub(super) fn hides(&self, means: &Self) -> bool {
+    pub fn hides(&self, means: &Self) -> bool {
         let count = |series: &Self| series.buckets.iter().map(|bucket| bucket.count).sum::<f64>();
         count(means) >= FEWEST_MEANS && count(self) > count(means)
     }
 
-    pub(super) fn buckets(&self) -> &[Bucket] {
+    pub fn buckets(&self) -> &[Bucket] {
         &self.buckets
     }
 
     /// Step and value of the points to draw, by ascending step.
-    pub(super) fn points(&self) -> impl Iterator<Item = (f64, f64)> + '_ {
+    pub fn points(&self) -> impl Iterator<Item = (f64, f64)> + '_ {
         self.buckets.iter().flat_map(|bucket| {
             let Bucket { first, low, high, last, .. } = *bucket;
             let (a, b) = if low.0 <= high.0 { (low, high) } else { (high, low) };
@@ -132,23 +132,23 @@ impl Series {
     }
 
     /// Whether both curves would be drawn with the same points.
-    pub(super) fn is_drawn_as(&self, other: &Self) -> bool {
+    pub fn is_drawn_as(&self, other: &Self) -> bool {
         self.buckets == other.buckets && !self.buckets.is_empty()
     }
 
-    pub(super) fn first(&self) -> Option<(f64, f64)> {
+    pub fn first(&self) -> Option<(f64, f64)> {
         self.buckets.first().map(|bucket| bucket.first)
     }
 
-    pub(super) fn last(&self) -> Option<(f64, f64)> {
+    pub fn last(&self) -> Option<(f64, f64)> {
         self.buckets.last().map(|bucket| bucket.last)
     }
 
-    pub(super) fn lowest(&self) -> Option<(f64, f64)> {
+    pub fn lowest(&self) -> Option<(f64, f64)> {
         self.buckets.iter().map(|bucket| bucket.low).min_by(|a, b| a.1.total_cmp(&b.1))
     }
 
-    pub(super) fn highest(&self) -> Option<(f64, f64)> {
+    pub fn highest(&self) -> Option<(f64, f64)> {
         // Reversed, so that of equal values the first is returned, as for the lowest.
         self.buckets.iter().rev().map(|bucket| bucket.high).max_by(|a, b| a.1.total_cmp(&b.1))
     }

@@ -4,20 +4,20 @@ use std::ops::Index;
 
 /// Texts by their positions.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Texts {
+pub struct Texts {
     all: Box<str>,
     /// Where each ends; they come from files of less than 4 GiB.
     ends: Box<[u32]>,
 }
 
 impl Texts {
-    pub(super) fn get(&self, place: usize) -> Option<&str> {
+    pub fn get(&self, place: usize) -> Option<&str> {
         let end = *self.ends.get(place)?;
         let begin = place.checked_sub(1).map_or(0, |before| self.ends[before]);
         self.all.get(begin as usize..end as usize)
     }
 
-    pub(super) fn iter(&self) -> impl Iterator<Item = &str> {
+    pub fn iter(&self) -> impl Iterator<Item = &str> {
         (0..self.ends.len()).filter_map(|place| self.get(place))
     }
 }

@@ -5,18 +5,18 @@ use std::{path::Path, str};
 
 use csv::StringRecord;
 
-use super::{ReportError, csv_lines, texts::Texts};
+use crate::{FileError, csv_lines, texts::Texts};
 
 /// A file's complete lines.
-pub(super) struct CsvFile {
+pub struct CsvFile {
     /// The columns' names.
-    pub(super) columns: StringRecord,
+    pub columns: StringRecord,
     /// The lines below the header.
-    pub(super) rows: Vec<Texts>,
+    pub rows: Vec<Texts>,
 }
 
 /// Reads a file into memory, without an incomplete last line.
-pub(super) fn read(path: &Path) -> Result<CsvFile, ReportError> {
+pub fn read(path: &Path) -> Result<CsvFile, FileError> {
     let (mut columns, mut rows) = (StringRecord::new(), Vec::new());
     let header = |names: &StringRecord| {
         columns.clone_from(names);

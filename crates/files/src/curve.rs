@@ -2,22 +2,22 @@
 
 use std::path::Path;
 
-use super::{
-    ReportError,
+use crate::{
+    FileError,
     csv_lines::{self, is_validation, wrong},
 };
 
 /// What was found in a `metrics.csv` besides its points.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(super) struct Tail {
+pub struct Tail {
     /// Whether it has training losses.
-    pub(super) has_losses: bool,
+    pub has_losses: bool,
     /// Whether the file ends with an incomplete line, which was ignored.
-    pub(super) torn: bool,
+    pub torn: bool,
 }
 
 /// Reads a `metrics.csv` of any size, and calls `point` with every training loss and its step, in order.
-pub(super) fn read(path: &Path, mut point: impl FnMut(u64, f32)) -> Result<Tail, ReportError> {
+pub fn read(path: &Path, point: &mut dyn FnMut(u64, f32)) -> Result<Tail, FileError> {
     let mut has_losses = false;
     let torn = csv_lines::for_each_row(path, ["step", "split", "loss"], |[step, split, loss]| {
         if !is_validation(split.as_bytes())? && !loss.is_empty() {
@@ -31,7 +31,7 @@ pub(super) fn read(path: &Path, mut point: impl FnMut(u64, f32)) -> Result<Tail,
 }
 
 /// Compares two curves point by point over the steps they have in common.
-pub(super) struct Against<'a> {
+pub struct Against<'a> {
     first: &'a [(u64, f32)],
     common: u64,
     parts: Option<CurveParting>,
@@ -39,12 +39,12 @@ pub(super) struct Against<'a> {
 
 impl<'a> Against<'a> {
     /// Compares with this curve of steps and losses, in order.
-    pub(super) fn new(first: &'a [(u64, f32)]) -> Self {
+    pub fn new(first: &'a [(u64, f32)]) -> Self {
         Self { first, common: 0, parts: None }
     }
 
     /// Takes the next point.
-    pub(super) fn take(&mut self, step: u64, other: f32) {
+    pub fn take(&mut self, step: u64, other: f32) {
         while let Some(((first_step, first), rest)) = self.first.split_first()
             && *first_step <= step
         {
@@ -75,7 +75,7 @@ impl<'a> Against<'a> {
     }
 
     /// The result.
-    pub(super) fn difference(self) -> CurveDifference {
+    pub fn difference(self) -> CurveDifference {
         let common = self.common;
         match self.parts {
             _ if common == 0 => CurveDifference::NothingInCommon,
@@ -97,7 +97,7 @@ fn relative_difference(first: f32, other: f32) -> f64 {
 
 /// How two loss curves differ.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum CurveDifference {
+pub enum CurveDifference {
     /// No common step.
     NothingInCommon,
     /// They have different data or a different loss function.
@@ -115,7 +115,7 @@ pub(super) enum CurveDifference {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct CurveParting {
+pub struct CurveParting {
     /// The first step whose losses differ.
     pub step: u64,
     /// The losses there.

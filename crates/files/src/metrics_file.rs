@@ -12,17 +12,17 @@ use std::{
 
 use csv::ByteRecord;
 
-use super::{
-    ReportError,
+use crate::{
+    FileError,
     csv_lines::{BLOCK, Fault, Position, find_columns, is_validation, parsed, take_lines, wrong},
+    host::{logical_cores, open_regular},
     metric_ends::{Ends, EpochValues, Validation, keep},
     series::Series,
 };
-use crate::host::{logical_cores, open_regular};
 
 /// Parameters for reading a long file; small in tests.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Sizes {
+pub struct Sizes {
     /// Bytes read at a time.
     block: usize,
     /// Minimum bytes per thread.
@@ -32,22 +32,22 @@ pub(super) struct Sizes {
     samples: (u64, u64),
 }
 
-impl Sizes {
-    pub(super) fn new() -> Self {
+impl Default for Sizes {
+    fn default() -> Self {
         let threads = logical_cores().unwrap_or(1) as u64;
         Self { block: BLOCK, worth_a_thread: 16 << 20, threads, samples: (256, 32 << 10) }
     }
 }
 
 /// Columns that are not metrics.
-pub(super) const NO_METRIC: [&str; 5] = ["step", "epoch", "split", "rows", "elapsed_s"];
+pub const NO_METRIC: [&str; 5] = ["step", "epoch", "split", "rows", "elapsed_s"];
 
 /// A metric's name, with its values in training and in validation, and its means over the rows of each training epoch.
-pub(super) type MetricCurves = (String, [Series; 3]);
+pub type MetricCurves = (String, [Series; 3]);
 
 /// What was read from the file.
 #[derive(Clone, Debug, Default)]
-pub(super) struct MetricsFile {
+pub struct MetricsFile {
     /// Number of cells per line.
     width: usize,
     /// Indices of the columns in `NO_METRIC`.
@@ -58,7 +58,7 @@ pub(super) struct MetricsFile {
     curves: Vec<(String, [Series; 2])>,
     /// What is known of each metric besides.
     ends: Vec<Ends>,
-    pub(super) last: Option<Row>,
+    pub last: Option<Row>,
     /// The `elapsed_s` cell of the last row.
     elapsed_s: Vec<u8>,
     position: Position,
@@ -66,16 +66,16 @@ pub(super) struct MetricsFile {
 
 /// The last row.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Row {
-    pub(super) step: u64,
-    pub(super) epoch: u64,
-    pub(super) is_validation: bool,
+pub struct Row {
+    pub step: u64,
+    pub epoch: u64,
+    pub is_validation: bool,
 }
 
 impl MetricsFile {
     /// Reads all complete lines, using several threads for a large file; adds the bytes to `read` while doing
     /// so.
-    pub(super) fn read(path: &Path, read: &AtomicU64, sizes: Sizes) -> Result<Self, ReportError> {
+    pub fn read(path: &Path, read: &AtomicU64, sizes: Sizes) -> Result<Self, FileError> {
         let whole = || {
             let (mut file, length) = open_regular(path)?;
             let head = Self::head(&mut file)?;
@@ -114,7 +114,7 @@ impl MetricsFile {
 
     /// Reads some blocks from all over the file, and its end: this is fast however long the file is. A
     /// malformed line ends its block; only `read` can tell its number.
-    pub(super) fn sample(path: &Path, sizes: Sizes) -> Result<Self, ReportError> {
+    pub fn sample(path: &Path, sizes: Sizes) -> Result<Self, FileError> {
         let sample = || -> Result<Self, Fault> {
             let (mut file, length) = open_regular(path)?;
             let mut sample = Self::head(&mut file)?;
@@ -137,7 +137,7 @@ impl MetricsFile {
                     && first < last
                 {
                     let text = &block[first + 1..last];
-                    let _ = take_lines(text, &mut 0, sample.width, |cells| sample.take_row(cells));
+                    let _ = take_lines(text, &mut 0, sample.width, &mut |cells| sample.take_row(cells));
                     end = at + last as u64 + 1;
                 }
             }
@@ -147,7 +147,7 @@ impl MetricsFile {
     }
 
     /// Reads what was added since; everything if the file was cut or replaced.
-    pub(super) fn read_on(&mut self, path: &Path, sizes: Sizes) -> Result<(), ReportError> {
+    pub fn read_on(&mut self, path: &Path, sizes: Sizes) -> Result<(), FileError> {
         let mut further = || -> Result<bool, Fault> {
             let (mut file, length) = open_regular(path)?;
             let is_known = self.position.is_in(&mut file, length)?;
@@ -163,7 +163,7 @@ impl MetricsFile {
     }
 
     /// Its curves, with the means of epochs.
-    pub(super) fn into_curves(self) -> Vec<MetricCurves> {
+    pub fn into_curves(self) -> Vec<MetricCurves> {
         let curves = self.curves.into_iter().zip(self.ends);
         let with_means = |((name, [train, validation]), ends): ((String, [Series; 2]), Ends)| {
             (name, [train, validation, ends.means()])
@@ -172,22 +172,22 @@ impl MetricsFile {
     }
 
     /// The time of the last row.
-    pub(super) fn elapsed_s(&self) -> Option<f64> {
+    pub fn elapsed_s(&self) -> Option<f64> {
         parsed(&self.elapsed_s)
     }
 
     /// The best validation of a metric: the highest value, or the lowest.
-    pub(super) fn best(&self, metric: &str, is_highest: bool) -> Option<&Validation> {
+    pub fn best(&self, metric: &str, is_highest: bool) -> Option<&Validation> {
         self.ends(metric)?.extremes[usize::from(is_highest)].as_ref()
     }
 
     /// The latest and extreme values of a metric.
-    pub(super) fn ends(&self, metric: &str) -> Option<&Ends> {
+    pub fn ends(&self, metric: &str) -> Option<&Ends> {
         self.all_ends().find(|(name, _)| *name == metric).map(|(_, ends)| ends)
     }
 
     /// The latest and extreme values of all metrics, with their names.
-    pub(super) fn all_ends(&self) -> impl Iterator<Item = (&str, &Ends)> {
+    pub fn all_ends(&self) -> impl Iterator<Item = (&str, &Ends)> {
         self.curves.iter().zip(&self.ends).map(|((name, _), ends)| (name.as_str(), ends))
     }
 
@@ -233,7 +233,7 @@ impl MetricsFile {
     fn take(&mut self, file: &mut File, until: u64, read: &AtomicU64, sizes: Sizes) -> Result<(), Fault> {
         let mut position = std::mem::take(&mut self.position);
         let sizes = [sizes.block, self.width];
-        let taken = position.read(file, until, sizes, read, |cells| self.take_row(cells));
+        let taken = position.read(file, until, sizes, "", read, &mut |cells| self.take_row(cells));
         self.position = position;
         taken
     }

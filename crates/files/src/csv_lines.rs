@@ -11,11 +11,13 @@ use std::{
 
 use csv::{ByteRecord, Reader, ReaderBuilder, StringRecord};
 
-use super::ReportError;
-use crate::{host::open_regular, units};
+use crate::{FileError, host::open_regular, units};
+
+/// Takes the cells of a line; returns a message if it is malformed.
+pub type Take<'a> = dyn FnMut(&ByteRecord) -> Result<(), String> + 'a;
 
 /// Bytes read at a time.
-pub(super) const BLOCK: usize = 1 << 20;
+pub const BLOCK: usize = 1 << 20;
 
 /// A longer line means damage: a hole in the file, or binary data.
 const LONGEST: usize = 16 << 20;
@@ -32,7 +34,7 @@ const TAIL_BYTES: usize = 64;
 
 /// Why a line or the file cannot be read.
 #[derive(Debug)]
-pub(super) enum Fault {
+pub enum Fault {
     Read(io::Error),
     Line(u64, String),
 }
@@ -44,15 +46,15 @@ impl From<io::Error> for Fault {
 }
 
 impl Fault {
-    pub(super) fn in_file(self, path: &Path) -> ReportError {
+    pub fn in_file(self, path: &Path) -> FileError {
         match self {
-            Self::Read(source) => ReportError::read(path, source),
-            Self::Line(line, message) => ReportError::malformed(path, line, message),
+            Self::Read(source) => FileError::read(path, source),
+            Self::Line(line, message) => FileError::malformed(path, line, message),
         }
     }
 
     /// The same fault, with line numbers counted from `lines` lines further up.
-    pub(super) fn after(self, lines: u64) -> Self {
+    pub fn after(self, lines: u64) -> Self {
         match self {
             Self::Line(line, message) => Self::Line(line + lines, message),
             read @ Self::Read(_) => read,
@@ -62,17 +64,17 @@ impl Fault {
 
 /// The position up to which a file was read.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Position {
+pub struct Position {
     /// Number of bytes in complete lines.
-    pub(super) end: u64,
+    pub end: u64,
     before_end: Vec<u8>,
-    pub(super) lines: u64,
+    pub lines: u64,
 }
 
 impl Position {
     /// Reads the column names from the first line that is not empty. A run killed at its start may have left
     /// none.
-    pub(super) fn head(file: &mut File) -> Result<(StringRecord, Self), Fault> {
+    pub fn head(file: &mut File) -> Result<(StringRecord, Self), Fault> {
         let (mut position, mut columns) = (Self::default(), StringRecord::new());
         let (mut file, mut line) = (BufReader::new(file), Vec::new());
         while columns.is_empty() {
@@ -83,7 +85,7 @@ impl Position {
                 break;
             }
             let text = line.strip_prefix(BYTE_ORDER_MARK.as_bytes()).unwrap_or(&line);
-            take_lines(text, &mut position.lines, 0, |cells| {
+            take_lines(text, &mut position.lines, 0, &mut |cells| {
                 columns = StringRecord::from_byte_record_lossy(cells.clone());
                 Ok(())
             })?;
@@ -102,15 +104,16 @@ impl Position {
         Err(Fault::Line(self.lines + 1, format!("it is longer than {}", units::bytes(LONGEST as u64))))
     }
 
-    /// Takes the cells of the complete lines from here up to `until`; adds the bytes to `read` while doing
-    /// so.
-    pub(super) fn read(
+    /// Takes the cells of the complete lines from here up to `until` that contain a word; adds the bytes to
+    /// `read` while doing so.
+    pub fn read(
         &mut self,
         file: &mut File,
         until: u64,
         [block, width]: [usize; 2],
+        word: &str,
         read: &AtomicU64,
-        mut take: impl FnMut(&ByteRecord) -> Result<(), String>,
+        take: &mut Take<'_>,
     ) -> Result<(), Fault> {
         file.seek(SeekFrom::Start(self.end))?;
         let mut text = Vec::new();
@@ -124,7 +127,7 @@ impl Position {
             left -= length;
             read.fetch_add(length, Ordering::Relaxed);
             if let Some(newline) = memchr::memrchr(b'\n', &text[torn..]).map(|newline| torn + newline) {
-                take_lines(&text[..newline], &mut self.lines, width, &mut take)?;
+                take_lines_with(word, &text[..newline], &mut self.lines, width, take)?;
                 self.go_behind(&text, newline);
                 text.drain(..=newline);
             }
@@ -139,7 +142,7 @@ impl Position {
     }
 
     /// Whether the file still contains what was read last, at the same position.
-    pub(super) fn is_in(&self, file: &mut File, length: u64) -> io::Result<bool> {
+    pub fn is_in(&self, file: &mut File, length: u64) -> io::Result<bool> {
         if length < self.end || self.end == 0 {
             return Ok(false);
         }
@@ -151,12 +154,7 @@ impl Position {
 }
 
 /// Takes the rows of complete lines, without the last newline. Each must have `width` cells; 0 allows any number.
-pub(super) fn take_lines(
-    text: &[u8],
-    lines: &mut u64,
-    width: usize,
-    mut take: impl FnMut(&ByteRecord) -> Result<(), String>,
-) -> Result<(), Fault> {
+pub fn take_lines(text: &[u8], lines: &mut u64, width: usize, take: &mut Take<'_>) -> Result<(), Fault> {
     let new = || ReaderBuilder::new().has_headers(false).flexible(true).from_reader(Cursor::default());
     let mut reader = READER.take().unwrap_or_else(new);
     text.clone_into(reader.get_mut().get_mut());
@@ -181,15 +179,35 @@ pub(super) fn take_lines(
     Ok(())
 }
 
+/// Takes the rows of lines that contain a word, none of whose cells has a newline: the others need not be split into cells.
+fn take_lines_with(
+    word: &str,
+    text: &[u8],
+    lines: &mut u64,
+    width: usize,
+    take: &mut Take<'_>,
+) -> Result<(), Fault> {
+    if word.is_empty() {
+        return take_lines(text, lines, width, take);
+    }
+    let (mut from, mut line) = (0, *lines);
+    while let Some(at) = memchr::memmem::find(&text[from..], word.as_bytes()).map(|at| from + at) {
+        let begin = memchr::memrchr(b'\n', &text[from..at]).map_or(from, |newline| from + newline + 1);
+        let end = memchr::memchr(b'\n', &text[at..]).map_or(text.len(), |newline| at + newline);
+        line += newlines(&text[from..begin]);
+        take_lines(&text[begin..end], &mut line, width, take)?;
+        from = text.len().min(end + 1);
+    }
+    *lines += newlines(text) + 1;
+    Ok(())
+}
+
 fn newlines(text: &[u8]) -> u64 {
     memchr::memchr_iter(b'\n', text).count() as u64
 }
 
 /// The indices of these columns.
-pub(super) fn find_columns<const N: usize>(
-    columns: &StringRecord,
-    names: [&str; N],
-) -> Result<[usize; N], String> {
+pub fn find_columns<const N: usize>(columns: &StringRecord, names: [&str; N]) -> Result<[usize; N], String> {
     let mut places = [0; N];
     for (place, name) in places.iter_mut().zip(names) {
         let found = columns.iter().position(|column| column == name);
@@ -200,18 +218,28 @@ pub(super) fn find_columns<const N: usize>(
 
 /// Reads all complete lines below the header. `header` creates what `take` needs; the result tells whether an
 /// incomplete last line was ignored. Both callbacks return a message if a line is malformed.
-pub(super) fn scan<T>(
+pub fn scan<T>(
+    path: &Path,
+    header: impl FnOnce(&StringRecord) -> Result<T, String>,
+    take: impl FnMut(&T, &ByteRecord) -> Result<(), String>,
+) -> Result<bool, FileError> {
+    scan_with("", path, header, take)
+}
+
+/// The same for the lines that contain a word, in a file none of whose cells has a newline.
+pub fn scan_with<T>(
+    word: &str,
     path: &Path,
     header: impl FnOnce(&StringRecord) -> Result<T, String>,
     mut take: impl FnMut(&T, &ByteRecord) -> Result<(), String>,
-) -> Result<bool, ReportError> {
+) -> Result<bool, FileError> {
     let scan = || -> Result<bool, Fault> {
         let (mut file, length) = open_regular(path)?;
         let (columns, mut position) = Position::head(&mut file)?;
         if !columns.is_empty() {
             let known = header(&columns).map_err(|message| Fault::Line(position.lines, message))?;
-            let sizes = [BLOCK, columns.len()];
-            position.read(&mut file, length, sizes, &AtomicU64::default(), |cells| take(&known, cells))?;
+            let (sizes, read) = ([BLOCK, columns.len()], AtomicU64::default());
+            position.read(&mut file, length, sizes, word, &read, &mut |cells| take(&known, cells))?;
         }
         Ok(position.end < length)
     };
@@ -220,11 +248,11 @@ pub(super) fn scan<T>(
 
 /// Calls `take` with some cells of every complete line below the header; returns whether an incomplete last
 /// line was ignored. `take` returns a message if a line is malformed.
-pub(super) fn for_each_row<const N: usize>(
+pub fn for_each_row<const N: usize>(
     path: &Path,
     names: [&str; N],
     mut take: impl FnMut([&str; N]) -> Result<(), String>,
-) -> Result<bool, ReportError> {
+) -> Result<bool, FileError> {
     scan(
         path,
         |columns| find_columns(columns, names),
@@ -239,12 +267,12 @@ pub(super) fn for_each_row<const N: usize>(
 }
 
 /// The message about a malformed cell.
-pub(super) fn wrong(cell: &[u8], column: &str, what: &str) -> String {
+pub fn wrong(cell: &[u8], column: &str, what: &str) -> String {
     format!("`{}` in column `{column}` {what}", String::from_utf8_lossy(cell))
 }
 
 /// Whether a row with this `split` belongs to a validation.
-pub(super) fn is_validation(split: &[u8]) -> Result<bool, String> {
+pub fn is_validation(split: &[u8]) -> Result<bool, String> {
     match split {
         b"train" => Ok(false),
         b"validation" => Ok(true),
@@ -253,7 +281,7 @@ pub(super) fn is_validation(split: &[u8]) -> Result<bool, String> {
 }
 
 /// A cell as a number.
-pub(super) fn parsed<T: FromStr>(cell: &[u8]) -> Option<T> {
+pub fn parsed<T: FromStr>(cell: &[u8]) -> Option<T> {
     str::from_utf8(cell).ok()?.parse().ok()
 }
 
@@ -284,6 +312,15 @@ mod tests {
             assert_eq!(for_each_row(&path, ["a"], take).unwrap(), torn);
             assert_eq!(count, rows);
         }
+        std::fs::write(&path, "a,b\nx,2\n\nbox,3\ny,4\n,x\n7\nx\n").unwrap();
+        let mut found = Vec::new();
+        let take = |(): &(), cells: &ByteRecord| {
+            found.push(cells.iter().map(String::from_utf8_lossy).collect::<Vec<_>>().join("|"));
+            Ok(())
+        };
+        let error = scan_with("x", &path, |_| Ok(()), take).unwrap_err().to_string();
+        assert!(error.ends_with("at line 8: expected 2 cells, got 1"), "{error}");
+        assert_eq!(found, ["x|2", "box|3", "|x"]);
         for (text, words) in [
             ("a,b\n1,2\n3\n", "at line 3: expected 2 cells, got 1"),
             ("b,c\n1,2\n", "at line 1: there is no column `a`"),
