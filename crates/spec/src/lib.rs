@@ -8,6 +8,7 @@
 //! file, overrides -> tree (values with locations) -> sweep -> one tree per trial -> reader -> Spec
 //! ```
 
+mod alternatives;
 mod checkpoint;
 mod class_weights;
 mod data;
