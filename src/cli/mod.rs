@@ -49,10 +49,15 @@ pub use crate::run::{Exit, print_stderr};
 
 use std::{ffi::OsString, io::IsTerminal, time::Instant};
 
+use crate::host::output_was_closed;
 use args::{Command, Parsed, RefitOptions, StartOptions};
 
 /// Runs the program; `begun` is when the process started.
 pub fn main(arguments: impl IntoIterator<Item = OsString>, begun: Instant) -> Exit {
+    if output_was_closed() {
+        let hint = "`> /dev/null` throws away what is printed";
+        return Exit::failed("cannot write to standard output: it is closed", Some(hint));
+    }
     let arguments: Vec<OsString> = arguments.into_iter().collect();
     execute(&arguments, begun).unwrap_or_else(|exit| exit)
 }

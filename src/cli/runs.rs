@@ -83,6 +83,9 @@ fn one_of_several(path: &str) -> Option<String> {
         Some(best) => {
             format!("the newest: `{of_newest}`; the best ({}): `{}`", best.words, command(&best.folder))
         }
-        None => format!("the newest: `{of_newest}`"),
+        None => {
+            let why = BestSetting::why_none(path).map(|why| format!("; none is the best: {why}"));
+            format!("the newest: `{of_newest}`{}", why.unwrap_or_default())
+        }
     })
 }

@@ -257,6 +257,12 @@ fn a_word_that_is_nearly_a_command() {
             "error: `--jobs` is an option of `runner run`\n  = hint: leave it out: `parity` starts no run\n",
         ),
         (
+            "check spec.toml --fail-fast",
+            "error: `--fail-fast` is an option of `runner run`\n  = hint: leave it out: `check` starts no run\n",
+        ),
+        ("spec.toml --advise", "error: no option `--advise`\n  = hint: `runner check` has it\n"),
+        ("spec.toml --quite", "error: no option `--quite`\n  = hint: did you mean `--quiet`?\n"),
+        (
             "sweep spec.toml",
             "error: no command `sweep`\n  = hint: `runner SPEC.toml` runs every trial of the sweep in the spec; \
              `KEY=1,2,4` after it sweeps a key\n",

@@ -194,6 +194,24 @@ fn the_run_that_is_meant() {
     assert!(message.ends_with(&format!("`runner predict {best} new.csv -o '\u{fffd}'`\n")), "{message}");
 }
 
+/// Of runs of several losses none is the best: the hint says why, and what ranks them.
+#[test]
+fn runs_of_several_losses_have_no_best() {
+    let place = Sandbox::new(LINREG);
+    for loss in ["mse", "huber"] {
+        let words =
+            ["spec.toml", "-q", "name=two", "logging.metrics=[loss,mae]", &format!("model.loss={loss}")];
+        assert_eq!(place.runner(&words).code, Some(0));
+    }
+    let newest = place.runner(&["latest", "runs/two"]).stdout.trim_end().to_owned();
+    let hint = "2 tasks, whose losses are not comparable: model.loss differs (run 1; run 2); `runner compare runs/two --metric mae` \
+                ranks them";
+    let message = format!(
+        "error: `runs/two` holds 2 runs\n  = hint: the newest: `runner predict {newest} new.csv`; none is the best: {hint}\n"
+    );
+    assert_eq!(refused(&place, "predict runs/two new.csv"), message);
+}
+
 #[test]
 fn metrics_of_other_programs() {
     let place = Sandbox::new(LINREG);

@@ -105,3 +105,38 @@ fn classes_and_categories_are_not_missing() {
     let told = place.runner(&["new", "csv", "--from", "a.csv", "--target", "y"]).stderr;
     insta::assert_snapshot!(told, @"taken for missing values: `unknown` of `age`, `None` of `tax`");
 }
+
+/// A file that is no table: what it is, and what reads it; the same from `check`.
+#[test]
+fn a_file_that_is_no_text() {
+    let place = Sandbox::new(
+        "data.csv.path = \"rows\"\ndata.csv.target = \"y\"\nmodel.layers = [{ linear = { out_features = 1 } }]\noptimizer.sgd.lr = 0.1\n",
+    );
+    let images = [&[0, 0, 8, 3, 0, 0, 0, 2, 0, 0, 0, 28, 0, 0, 0, 28][..], &[200; 1568]].concat();
+    let labels = [0, 0, 8, 1, 0, 0, 0, 2, 7, 2];
+    let arrays = "write a table as CSV; `numpy.save` writes arrays that `[data.npy]` reads";
+    let of_idx = "`runner new mlp` writes a spec for it: under `[data.idx]` put `images = \"t10k-images-idx3-ubyte\"` \
+                  and `labels = \"t10k-labels-idx1-ubyte\"`";
+    let cases: [(&str, &[u8], &str, &str); 7] = [
+        ("t10k-images-idx3-ubyte", &images, "an IDX file of 2 x 28 x 28", of_idx),
+        ("t10k-labels-idx1-ubyte", &labels, "an IDX file of 2", of_idx),
+        (
+            "x.npy",
+            b"\x93NUMPY\x01\0",
+            "an array of NumPy",
+            "`runner new npy` writes a spec for arrays: this is `features` or `labels` under `[data.npy]`",
+        ),
+        ("x.xlsx", b"PK\x03\x04\x14\0", "a ZIP archive, such as those of Excel and `numpy.savez`", arrays),
+        ("x.csv", b"\xff\xfea\0,\0b\0", "UTF-16", "save the file as UTF-8"),
+        ("x.bin", b"a,b\n1,\0\x07", "a binary file", arrays),
+        ("rows", b"\x89HDF\r\n", "an HDF5 file", arrays),
+    ];
+    for (name, bytes, what, hint) in cases {
+        fs::write(place.path().join(name), bytes).unwrap();
+        let ended = place.runner(&["new", "csv", "--from", name]);
+        let message = format!("error: {what}, not UTF-8 text\n--> {name}\n = hint: {hint}\n");
+        assert_eq!((ended.code, ended.stderr.as_str()), (Some(2), message.as_str()), "{name}");
+    }
+    let checked = place.runner(&["check", "spec.toml"]).stderr;
+    assert!(checked.starts_with("error: an HDF5 file, not UTF-8 text\n"), "{checked}");
+}

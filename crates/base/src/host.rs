@@ -45,7 +45,7 @@ pub use regular::{check_regular, is_replaceable, open_regular, read_regular, rea
 pub use run_queue::CoreWaits;
 pub use signal_hook::consts::SIGUSR1;
 pub use signals::{SecondSignal, ViewerSignals, end_with_parent, signal_in_words, stop_on_signals};
-pub use stream::Stream;
+pub use stream::{Stream, output_was_closed};
 pub use terminal::{escape_controls, escape_line, escape_uncoloured, json_text};
 pub use write_out::{start_writing, sync_file_system};
 

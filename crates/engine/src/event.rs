@@ -293,16 +293,29 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    /// Removes what concerns steps after `last`, whose rows were lost.
-    pub fn forget_after(&mut self, last: u64) {
-        self.steps = last;
-        (self.epochs, self.samples) = (None, None);
+    /// Removes what concerns steps whose rows were lost. The best weights are of one validation: if its row was lost, none is the
+    /// best.
+    pub fn forget_after(&mut self, recorded: &Recorded) {
+        self.steps = recorded.step;
+        (self.epochs, self.samples) = (Some(recorded.epoch), None);
         (self.final_train_loss, self.epoch_train_loss) = (None, None);
-        (self.final_validation_loss, self.final_validation_accuracy) = (None, None);
-        self.final_scores.clear();
-        self.best = self.best.filter(|best| best.step <= last);
+        let mut values = recorded.validation.clone();
+        self.final_validation_loss = values.remove(Metric::Loss.name());
+        self.final_validation_accuracy = values.remove(Metric::Accuracy.name());
+        self.final_scores = values;
+        self.best = self.best.filter(|best| best.step <= recorded.step);
         self.account = None;
     }
+}
+
+/// What the file with a row per step has of a run.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Recorded {
+    /// The last step, and its epoch.
+    pub step: u64,
+    pub epoch: u64,
+    /// The figures of the last validation, by their columns.
+    pub validation: BTreeMap<String, f64>,
 }
 
 /// A lane of `trace.json`.

@@ -8,6 +8,7 @@
 //! file, overrides -> tree (values with locations) -> sweep -> one tree per trial -> reader -> Spec
 //! ```
 
+mod alternatives;
 mod checkpoint;
 mod class_weights;
 mod data;
@@ -330,7 +331,12 @@ fn read_name(v: Item<'_>) -> String {
     let pattern = r"^[^-./\\\s][^/\\\s]*$";
     let schema = serde_json::json!({ "type": "string", "pattern": pattern, "maxLength": MAX_NAME_BYTES });
     let hint = "it names a folder: at most 100 bytes of letters, digits and `.` `_` `=` `+` `-` without spaces, not beginning with `.` or `-`";
-    v.custom_hinted("a name", schema, "stand_in".to_owned(), Some(hint.to_owned()), |v| match v {
+    let hint = match v.text().and_then(|name| name.chars().find(|c| !fits_name(*c))) {
+        Some(' ') => format!("a space does not fit: {hint}"),
+        Some(c) => format!("`{}` does not fit: {hint}", c.escape_debug()),
+        None => hint.to_owned(),
+    };
+    v.custom_hinted("a name", schema, "stand_in".to_owned(), Some(hint), |v| match v {
         Value::String(s) => {
             let fits = !s.is_empty() && s.len() <= MAX_NAME_BYTES && s.chars().all(fits_name);
             (fits && !s.starts_with(['.', '-'])).then(|| s.clone())

@@ -7,6 +7,7 @@
 //! twice: nobody knows which one was meant.
 
 use super::{
+    alternatives::alternatives,
     key::{self, Key},
     problem::Problem,
     suggest,
@@ -40,6 +41,7 @@ pub(super) fn apply(root: &mut Table, arguments: &[String]) -> (Vec<Key>, Vec<Pr
             Err(problem) => problems.push(*problem),
         }
     }
+    remove_alternatives(root, &given);
     let set = given.into_iter().filter(|given| given.axes.is_none()).map(|given| given.key);
     (set.collect(), problems)
 }
@@ -192,6 +194,17 @@ fn remove_axis(root: &mut Table, name: &str) -> bool {
         sweep.remove("when");
     }
     is_removed
+}
+
+/// Removes the alternatives to what arguments set or sweep, unless an argument gives them, too: the reader reports those.
+fn remove_alternatives(root: &mut Table, given: &[Given]) {
+    for other in given.iter().flat_map(|own| alternatives(&own.key)) {
+        let name = other.dotted();
+        if !given.iter().any(|given| given.key.dotted() == name) {
+            remove_axis(root, &name);
+            key::remove(root, &other);
+        }
+    }
 }
 
 /// Deletes a key, unless an earlier argument sets it.

@@ -25,6 +25,36 @@ fn one_value_sets_and_ends_an_axis() {
     assert_eq!(applied("", &["a.b=x,2"]).0, r#"{ sweep = { grid = { "a.b" = ["x", 2] } } }"#);
 }
 
+/// Of keys that exclude each other, plain values: what an argument sets or sweeps replaces the file's, also its axis.
+#[test]
+fn an_alternative_takes_the_place_of_the_files() {
+    let file = "checkpoint = { every_minutes = 1.0, keep_last = 2 }\noptimizer = { sgd = { lr = 1 } }";
+    let rest = "optimizer = { sgd = { lr = 1 } }";
+    let words: [(&[&str], &str); 4] = [
+        (&["checkpoint.every_epochs=3"], ""),
+        (&["~checkpoint.every_minutes", "checkpoint.every_epochs=3"], ""),
+        (&["checkpoint.every_epochs=3", "~checkpoint.every_minutes"], ""),
+        (&["checkpoint.every_minutes=2", "checkpoint.every_epochs=3"], "every_minutes = 2, "),
+    ];
+    for (words, more) in words {
+        let (spec, problems) = applied(file, words);
+        let own = format!("{{ checkpoint = {{ {more}keep_last = 2, every_epochs = 3 }}, {rest} }}");
+        assert_eq!((spec, problems), (own, vec![]));
+    }
+    let swept = "{ checkpoint = { keep_last = 2 }, optimizer = { sgd = { lr = 1 } }, sweep = { grid = { \
+                 \"checkpoint.every_steps\" = [5, 9] } } }";
+    assert_eq!(applied(file, &["checkpoint.every_steps=5,9"]).0, swept);
+    let file = "devices.use = ['cpu']\nsweep.grid = { \"devices.use\" = [['cpu'], ['gpu']], seed = [1, 2] }";
+    let one = "{ devices = { num_gpus = 1 }, sweep = { grid = { seed = [1, 2] } } }";
+    assert_eq!(applied(file, &["devices.num_gpus=1"]).0, one);
+    assert_eq!(
+        applied("a.every_epochs = 1", &["a.every_steps=2"]).0,
+        "{ a = { every_epochs = 1, every_steps = 2 } }"
+    );
+    let tables = applied("optimizer.sgd.lr = 1", &["optimizer.adam.lr=2"]).0;
+    assert_eq!(tables, "{ optimizer = { sgd = { lr = 1 }, adam = { lr = 2 } } }");
+}
+
 #[test]
 fn values_are_toml_or_plain_strings() {
     assert_eq!(applied("", &["a=off"]).0, r#"{ a = "off" }"#);

@@ -104,7 +104,7 @@ pub(super) fn refuse_command(word: &str, is_named: bool) -> Result<(), Exit> {
 
 /// A hint on the command that a word means.
 fn command_called(word: &str) -> Option<String> {
-    let elsewhere = |word: &str| COMMANDS.into_iter().find(|(words, _)| has(words, word));
+    let elsewhere = |word: &str| COMMANDS.into_iter().find(|(words, _)| has_word(words, word));
     let cli = Cli::command();
     let near = || nearest(word, cli.get_subcommands().map(clap::Command::get_name));
     // A slip of a short word may be any word.
@@ -116,7 +116,7 @@ fn command_called(word: &str) -> Option<String> {
 }
 
 /// Whether `word` is one of `words`.
-fn has(words: &str, word: &str) -> bool {
+fn has_word(words: &str, word: &str) -> bool {
     words.split(' ').any(|own| own == word)
 }
 
@@ -134,19 +134,22 @@ pub(super) fn option(error: &clap::Error, arguments: &[String]) -> Option<(Strin
     let command = arguments.get(1).and_then(|word| cli.find_subcommand(word));
     let run = cli.find_subcommand("run")?;
     let command = command.unwrap_or(run);
-    let is_of_run =
-        || run.get_opts().any(|own| own.get_long() == typed.strip_prefix("--") && !own.is_hide_set());
-    if ["check", "parity"].contains(&command.get_name()) && is_of_run() {
+    let has = |command: &clap::Command| longs(command).any(|own| Some(own) == typed.strip_prefix("--"));
+    if ["check", "parity"].contains(&command.get_name()) && has(run) {
         let hint = format!("leave it out: `{}` starts no run", command.get_name());
         return Some((format!("`{typed}` is an option of `runner run`"), hint));
     }
     let elsewhere =
-        OPTIONS.into_iter().find(|(of, words, _)| has(of, command.get_name()) && has(words, &name));
+        OPTIONS.into_iter().find(|(of, words, _)| has_word(of, command.get_name()) && has_word(words, &name));
     let hint = elsewhere
         .map(|(_, _, hint)| hint.to_owned())
         .or_else(|| runs_dir_as_path(command, typed, arguments))
         .or_else(|| near_option(command, &name))
         .or_else(|| key(command, typed, arguments))
+        .or_else(|| {
+            let other = cli.get_subcommands().find(|other| takes_keys(command) && takes_keys(other) && has(other))?;
+            Some(format!("`runner {}` has it", other.get_name()))
+        })
         .unwrap_or_else(|| match takes_keys(command) {
             true => "`KEY=VALUE` sets a key of the spec, such as `trainer.max_epochs=5`; `--help` lists the options"
                 .to_owned(),
@@ -155,11 +158,15 @@ pub(super) fn option(error: &clap::Error, arguments: &[String]) -> Option<(Strin
     Some((format!("no option `{typed}`"), hint))
 }
 
+/// The long names of a command's options and flags.
+fn longs(command: &clap::Command) -> impl Iterator<Item = &str> {
+    let visible = command.get_arguments().filter(|own| !own.is_hide_set());
+    visible.filter_map(clap::Arg::get_long)
+}
+
 /// A hint on the command's option that is called nearly so.
 fn near_option(command: &clap::Command, name: &str) -> Option<String> {
-    let visible = command.get_opts().filter(|option| !option.is_hide_set());
-    let names: Vec<String> =
-        visible.filter_map(|option| Some(option.get_long()?.replace('-', "_"))).collect();
+    let names: Vec<String> = longs(command).map(|long| long.replace('-', "_")).collect();
     let near = nearest(name, names.iter().map(String::as_str)).filter(|_| name.len() > 1)?;
     Some(format!("did you mean `--{}`?", near.replace('_', "-")))
 }

@@ -139,7 +139,7 @@ fn what_is_wrong_is_named_by_column_and_row() {
     "#);
     let csv = csv_of(fixture("plain.parquet"), "y");
     insta::assert_snapshot!(problems(Source::Csv(csv), Task::Regression, &folder()), @r#"
-    a Parquet file, not text
+    a Parquet file, not UTF-8 text
       --> plain.parquet
       hint: name it in `[data.parquet]`, which has the same keys
     "#);

@@ -73,9 +73,13 @@ fn a_full_disk_ends_the_run_on_a_whole_line() {
         let train = numbers(&folder.metrics().only("split", "train"), "step");
         assert!(train.len() > 100 && train.iter().copied().eq(1..=train.len()));
         // The summary must not count a step whose row is missing.
-        let last = numbers(&folder.metrics(), "step").into_iter().max().unwrap();
+        let last = |column: &str| folder.metrics().column(column).last().unwrap().to_string();
         let cells = ["status", "steps", "epochs", "final_train_loss", "steps_per_s", "samples_per_s"];
-        assert_eq!(cells.map(|cell| folder.summary(cell)), ["failed", &last.to_string(), "", "", "", ""]);
+        let expected = ["failed", &last("step"), &last("epoch"), "", "", ""];
+        assert_eq!(cells.map(|cell| folder.summary(cell)), expected);
+        // It has the last validation whose row is there.
+        let validations = folder.metrics().only("split", "validation");
+        assert_eq!(folder.summary("final_validation_loss"), *validations.column("loss").last().unwrap());
         let errors = ended.stderr.lines().filter(|line| line.starts_with("error"));
         assert_eq!(errors.count(), 1, "{}", ended.stderr);
         assert!(

@@ -10,7 +10,10 @@ use std::{
 };
 
 use super::LIMIT;
-use crate::process::{Sandbox, Table};
+use crate::{
+    process::{Ended, RUNNER, Sandbox, Table},
+    run::LINREG,
+};
 
 const SPEC: &str = r#"
 data.csv = { path = "rows.csv", target = "y", validation_path = "rows.csv" }
@@ -192,4 +195,20 @@ fn text_that_cannot_be_written_is_a_failure() {
         let status = Sandbox::new("").command(arguments).stdout(full()).status().unwrap();
         assert_eq!(status.code(), Some(1), "{arguments:?}");
     }
+}
+
+/// The shell's `>&-`: nothing that is printed arrives, so nothing is begun.
+#[test]
+fn a_closed_standard_output_is_a_failure() {
+    let place = Sandbox::new(LINREG);
+    for arguments in ["--help", "new linreg", "check spec.toml", "list", "spec.toml -q", "export x --onnx y"]
+    {
+        let script = format!("exec {RUNNER} {arguments} >&-");
+        let mut shell = Command::new("sh");
+        let ended =
+            Ended::from_output(shell.args(["-c", &script]).current_dir(place.path()).output().unwrap());
+        let message = "error: cannot write to standard output: it is closed\n  = hint: `> /dev/null` throws away what is printed\n";
+        assert_eq!((ended.code, ended.stderr.as_str()), (Some(1), message), "{arguments}");
+    }
+    assert_eq!(fs::read_dir(place.path()).unwrap().count(), 1, "no run began");
 }

@@ -3,7 +3,7 @@
 use std::fs;
 
 use super::{page, run};
-use crate::process::Sandbox;
+use crate::{process::Sandbox, run::LINREG};
 
 /// The page of a run begins with what it learned from which rows; metrics of the test rows are those of `evaluate`.
 #[test]
@@ -55,6 +55,26 @@ fn a_run_begins_with_its_target_rows_and_test() {
         place_of("best validation loss") < place_of("devices") && place_of("steps") < place_of("train time")
     );
     assert!(!titles.contains(&"h2d"), "nothing is copied within the CPU's memory");
+}
+
+/// What is zero because the CPU's memory is the host's is left out; of virtual GPUs it stays.
+#[test]
+fn copies_within_the_memory_of_the_cpu_are_left_out() {
+    let place = Sandbox::new(LINREG);
+    for (gpus, has_copies) in [("devices.num_gpus=0", false), ("devices.num_gpus=1", true)] {
+        let words = ["spec.toml", "-q", "trainer.max_epochs=2", "--virtual-gpus", "1", gpus];
+        let folder = place.runner(&words).stdout.trim().to_owned();
+        let shown = place.runner(&["show", &folder]).stdout;
+        let has_line = |name: &str| shown.lines().any(|line| line.split_whitespace().next() == Some(name));
+        assert_eq!(
+            [has_line("h2d"), has_line("d2h"), has_line("steps")],
+            [has_copies, has_copies, true],
+            "{shown}"
+        );
+        let page = page(&place, &[&folder]);
+        assert_eq!(page.contains("<td class=\"words\">h2d</td>"), has_copies);
+        assert!(page.contains("<td class=\"words\">d2d</td>"), "the best weights are kept");
+    }
 }
 
 /// The rows of a matrix are those of the part that has as many.

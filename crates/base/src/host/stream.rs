@@ -4,6 +4,7 @@ use std::{
     fmt,
     io::{self, Write},
     os::fd::{AsFd, AsRawFd, RawFd},
+    sync::atomic::{AtomicBool, Ordering},
 };
 
 use super::interruptible::ends_at_once;
@@ -13,6 +14,25 @@ const PIECE: usize = 2048;
 
 /// How soon a second signal is noticed.
 const INTERVAL_MS: i32 = 50;
+
+/// Whether standard output was closed when the process began.
+static WAS_CLOSED: AtomicBool = AtomicBool::new(false);
+
+/// Called before `main`: the standard library then opens `/dev/null` in the place of what is closed.
+#[used]
+#[unsafe(link_section = ".init_array")]
+static LOOK: extern "C" fn() = look;
+
+extern "C" fn look() {
+    // SAFETY: it asks for the flags of a descriptor, which may be closed.
+    let flags = unsafe { libc::fcntl(libc::STDOUT_FILENO, libc::F_GETFD) };
+    WAS_CLOSED.store(flags < 0, Ordering::Relaxed);
+}
+
+/// Whether standard output was closed when the process began, so that nothing that is printed arrives.
+pub fn output_was_closed() -> bool {
+    WAS_CLOSED.load(Ordering::Relaxed)
+}
 
 /// A stream that waits like any other until a second signal comes. Then what it does not take is dropped, so that its writer
 /// goes on.

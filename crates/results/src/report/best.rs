@@ -53,6 +53,14 @@ impl BestSetting {
         Self::new(&Comparison::read(&[path.to_owned()], None).ok()?)
     }
 
+    /// Why [`BestSetting::of_path`] finds none, and the command that ranks the runs.
+    pub fn why_none(path: &str) -> Option<String> {
+        let comparison = Comparison::read(&[path.to_owned()], None).ok()?;
+        let mut command = vec!["runner", "compare", path];
+        command.extend(comparison.shared_metric().into_iter().flat_map(|name| ["--metric", name]));
+        Some(format!("{}; `{}` ranks them", comparison.why_none_is_best(), command_line(command)))
+    }
+
     /// As a JSON object.
     pub fn json(&self) -> Value {
         let Self { trial, folder, metric, value, count, .. } = self;

@@ -59,8 +59,11 @@ pub(super) fn columns(
     columns.figures(rate, units::rate, number("steps_per_s"));
     columns.extend([speeds::column(&comparison.ratios(), &kinds, name)]);
     columns.figures("logging", units::percent, number("logging_share"));
-    columns.figures("h2d", |value| units::bytes(value as u64), number("bytes_h2d"));
-    columns.figures("d2h", |value| units::bytes(value as u64), number("bytes_d2h"));
+    // Within the CPU's memory nothing is copied.
+    let moved =
+        |column| move |run: &Run| run.number(column).filter(|bytes| *bytes > 0.0 || run.devices() != "cpu");
+    columns.figures("h2d", |value| units::bytes(value as u64), moved("bytes_h2d"));
+    columns.figures("d2h", |value| units::bytes(value as u64), moved("bytes_d2h"));
     columns.known()
 }
 

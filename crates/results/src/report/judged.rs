@@ -47,6 +47,12 @@ impl Comparison {
     pub(super) fn tasks_apart(&self, question: &Question) -> Result<Option<String>, ReportError> {
         let ranked_by = self.ranked_by(question.metric.as_deref())?;
         let Some(difference) = self.task_difference(ranked_by.as_ref()) else { return Ok(None) };
+        let shared = self.shared_metric().map(|name| format!("; `--metric {name}` ranks all in one table"));
+        Ok(Some(difference + &shared.unwrap_or_default()))
+    }
+
+    /// A metric in which runs of several tasks can be compared.
+    pub(super) fn shared_metric(&self) -> Option<&str> {
         let trainings = || self.runs.iter().filter(|run| run.kind() == "train" && run.status == FINISHED);
         let is_shared = |name: &&str| {
             let full = format!("validation.{name}");
@@ -56,8 +62,7 @@ impl Comparison {
         };
         let names = trainings().next().into_iter().flat_map(Run::logged_names);
         let mut names = names.filter_map(|name| name.strip_prefix("validation.")).chain(["accuracy"]);
-        let shared = names.find(is_shared).map(|name| format!("; `--metric {name}` ranks all in one table"));
-        Ok(Some(difference + &shared.unwrap_or_default()))
+        names.find(is_shared)
     }
 
     /// The metric for a comparison with other runs: the named one, or the one these runs are judged by. A

@@ -1,6 +1,7 @@
 //! `metrics.csv`: one row per step and split, append-only, with a header fixed before step 0.
 
 use std::{
+    collections::BTreeMap,
     io::{BufRead, BufReader},
     os::unix::fs::FileExt,
     path::Path,
@@ -8,7 +9,7 @@ use std::{
 
 use super::{RecordError, Sink, lines::Lines, row_file::RowFile};
 use crate::{
-    event::{Event, TrainRows, ValidationRow},
+    event::{Event, Recorded, TrainRows, ValidationRow},
     host::open_regular,
     plan::Trial,
     spec::Metric,
@@ -204,14 +205,19 @@ impl MetricsCsv {
     }
 }
 
-/// The value of a metric in the last validation of a `metrics.csv`. Reads its end, since the file may be long.
+/// The value of a metric in the last validation of a `metrics.csv`.
 pub fn last_validated(path: &Path, column: &str) -> Option<f64> {
+    last_validation(path)?.remove(column)
+}
+
+/// The numbers of the last validation of a `metrics.csv`, by their columns. Reads its end, since the file may be long.
+fn last_validation(path: &Path) -> Option<BTreeMap<String, f64>> {
     let (file, length) = open_regular(path).ok()?;
     let mut head = String::new();
     BufReader::new(&file).read_line(&mut head).ok()?;
     let mut head = csv::Reader::from_reader(head.as_bytes());
-    let place = |name: &str, head: &csv::StringRecord| head.iter().position(|cell| cell == name);
-    let (split, column) = (place("split", head.headers().ok()?)?, place(column, head.headers().ok()?)?);
+    let head = head.headers().ok()?;
+    let split = head.iter().position(|cell| cell == "split")?;
     let mut size = TAIL_BYTES;
     loop {
         let from = length.saturating_sub(size);
@@ -220,7 +226,12 @@ pub fn last_validated(path: &Path, column: &str) -> Option<f64> {
         let tail = String::from_utf8_lossy(&tail);
         let rows = tail.split_once('\n').map_or("", |(_, rows)| rows);
         match rows.lines().rev().find(|row| row.split(',').nth(split) == Some("validation")) {
-            Some(row) => return row.split(',').nth(column)?.parse().ok(),
+            Some(row) => {
+                let cells = head.iter().zip(row.split(','));
+                return Some(
+                    cells.filter_map(|(name, cell)| Some((name.to_owned(), cell.parse().ok()?))).collect(),
+                );
+            }
             None if from == 0 => return None,
             None => size *= 2,
         }
@@ -242,8 +253,13 @@ impl Sink for MetricsCsv {
         self.file.flush()
     }
 
-    fn last_step(&self) -> Option<u64> {
-        Some(self.file.last_cell().unwrap_or(0))
+    fn recorded(&self) -> Option<Recorded> {
+        let last = self.file.last_line().unwrap_or_default();
+        let mut cells = last.split(',').map(|cell| cell.parse().unwrap_or(0));
+        let [step, epoch] = [cells.next(), cells.next()].map(Option::unwrap_or_default);
+        let mut validation = last_validation(self.file.path()).unwrap_or_default();
+        validation.retain(|name, _| !["step", "epoch", "rows", "elapsed_s"].contains(&name.as_str()));
+        Some(Recorded { step, epoch, validation })
     }
 }
 

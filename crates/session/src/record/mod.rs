@@ -55,7 +55,11 @@ use self::{
     checkpoint::Checkpoints, durable::DiskSync, event_lines::EventLines, run_log::RunLog,
     summary::SummaryCsv, tables::EventCsv, tensorboard::TensorBoard, trace::TraceJson,
 };
-use crate::{event::Event, plan::Trial, spec::Kind};
+use crate::{
+    event::{Event, Recorded},
+    plan::Trial,
+    spec::Kind,
+};
 
 pub use metrics::{MetricColumns, MetricsCsv, last_validated};
 pub use summary::summary_columns;
@@ -108,8 +112,8 @@ pub trait Sink: Send {
         Ok(())
     }
 
-    /// The last step whose row is in the file, for sinks with a row per step; asked once the sink has failed.
-    fn last_step(&self) -> Option<u64> {
+    /// What is in the file, for sinks with a row per step; asked once the sink has failed.
+    fn recorded(&self) -> Option<Recorded> {
         None
     }
 }

@@ -11,7 +11,7 @@ use std::{
 };
 
 use super::{RecordError, Sink, second_signal};
-use crate::event::{Closed, Event, Outcome, Status};
+use crate::event::{Closed, Event, Outcome, Recorded, Status};
 
 /// Capacity of the channel in batches of events. It is small, since one batch may hold many blocks of rows.
 /// If the disk is slower than the training, the training waits instead of filling the memory.
@@ -42,7 +42,7 @@ impl Recorder {
             .name("record".to_owned())
             .spawn(move || {
                 let _ = ready.send(()); // `start` waits for this below
-                RecorderThread { sinks, failed, unwritten, fault: None, last_step: None }.run(&receiver)
+                RecorderThread { sinks, failed, unwritten, fault: None, recorded: None }.run(&receiver)
             })
             .map_err(RecordError::Start)?;
         // Wait until the thread runs. Setting it up would delay the first steps, because both need the lock
@@ -98,8 +98,8 @@ struct RecorderThread {
     failed: Arc<AtomicBool>,
     unwritten: Arc<AtomicUsize>,
     fault: Option<RecordError>,
-    /// The last step whose row was written, if later rows were lost.
-    last_step: Option<u64>,
+    /// What was written of the rows of steps, if later ones were lost.
+    recorded: Option<Recorded>,
 }
 
 impl RecorderThread {
@@ -159,7 +159,7 @@ impl RecorderThread {
         match done {
             Ok(()) => self.sinks.push(sink),
             Err(error) => {
-                self.last_step = self.last_step.or(sink.last_step());
+                self.recorded = self.recorded.take().or_else(|| sink.recorded());
                 self.fault.get_or_insert(error);
                 self.failed.store(true, Ordering::Relaxed);
             }
@@ -177,8 +177,8 @@ impl RecorderThread {
                     outcome.status = Status::Failed;
                     outcome.reason = Some(fault.to_string());
                 }
-                if let Some(last) = self.last_step.filter(|last| *last < outcome.steps) {
-                    outcome.forget_after(last);
+                if let Some(recorded) = self.recorded.as_ref().filter(|own| own.step < outcome.steps) {
+                    outcome.forget_after(recorded);
                 }
             }
             let done = sink.event(&event).and_then(|()| sink.flush());

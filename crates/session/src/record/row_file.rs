@@ -158,15 +158,15 @@ impl RowFile {
         }
     }
 
-    /// The first cell of the last line in the file.
-    pub fn last_cell(&self) -> Option<u64> {
+    /// The last line in the file.
+    pub fn last_line(&self) -> Option<String> {
         const LONGEST_LINE: u64 = 1024;
         let mut tail = vec![0; self.length.min(LONGEST_LINE) as usize];
         let file = File::open(&self.path).ok()?;
         let start = self.length - tail.len() as u64;
         file.read_exact_at(&mut tail, start).ok()?;
         let text = String::from_utf8(tail).ok()?;
-        text.trim_end().rsplit('\n').next()?.split(',').next()?.parse().ok()
+        text.trim_end().rsplit('\n').next().map(str::to_owned)
     }
 
     /// A full disk may accept part of a line: truncates the file to complete lines.

@@ -13,6 +13,7 @@ mod ascent;
 mod columns;
 mod faults;
 mod fit;
+mod foreign;
 mod missing;
 mod new_rows;
 mod outliers;

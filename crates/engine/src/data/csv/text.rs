@@ -7,6 +7,7 @@ use std::{
 
 use flate2::read::MultiGzDecoder;
 
+use super::foreign;
 use crate::{
     data::file,
     host::Interruptible,
@@ -46,10 +47,6 @@ impl Text {
     /// Reads the file that `key` names, gzipped or not.
     pub(super) fn read(path: &Path, key: &str, delimiter: char) -> Result<Self, Problem> {
         let mut bytes = file::read(path, key)?;
-        if bytes.starts_with(&file::PARQUET) {
-            let problem = file::problem(path, "a Parquet file, not text");
-            return Err(problem.hint("name it in `[data.parquet]`, which has the same keys"));
-        }
         if bytes.starts_with(&file::GZIP) {
             let mut unpacked = Vec::new();
             Interruptible::new(MultiGzDecoder::new(&bytes[..]))
@@ -67,6 +64,9 @@ impl Text {
         delimiter: char,
         lines_before: u64,
     ) -> Result<Self, Problem> {
+        if let Some(problem) = foreign::refusal(path, &bytes).filter(|_| lines_before == 0) {
+            return Err(problem);
+        }
         let body = String::from_utf8(bytes).map_err(|error| {
             let valid = &error.as_bytes()[..error.utf8_error().valid_up_to()];
             let byte = error.as_bytes()[valid.len()];

@@ -45,9 +45,6 @@ impl Content<'_> {
             table::facts(html, facts.iter().map(|(title, words)| (title.as_str(), words.as_str())));
         }
         let mut columns = self.runs().1.split_off(1);
-        // Within the CPU's memory nothing is copied.
-        columns
-            .retain(|column| !(["h2d", "d2h"].contains(&column.title.as_str()) && column.cells[0] == "0 B"));
         // What was learned comes before where and how fast.
         if let Some(time) = columns.iter().position(|column| column.title == "train time") {
             columns[..time].sort_by_key(|column| ["devices", "steps"].contains(&column.title.as_str()));

@@ -62,6 +62,11 @@ impl Copies {
         self.bytes.parse().unwrap_or(0)
     }
 
+    /// False for copies from the CPU's memory to itself, of which none is made.
+    fn is_real(&self) -> bool {
+        self.count != "0" || self.from != self.to
+    }
+
     /// Whether this was copied between memories. What is read from a file does not count: it is copied once
     /// it is in memory.
     fn is_moved(&self) -> bool {
@@ -76,7 +81,8 @@ impl Content<'_> {
         let all: Vec<(usize, Vec<Copies>)> = shown
             .iter()
             .map(|&place| (place, self.file_of(place, "transfers.csv", read)))
-            .filter(|(_, copies)| !copies.is_empty())
+            .map(|(place, copies)| (place, copies.into_iter().filter(Copies::is_real).collect()))
+            .filter(|(_, copies): &(usize, Vec<Copies>)| !copies.is_empty())
             .collect();
         self.moved(html, &all);
         if let [(place, copies)] = &all[..] {
