@@ -107,6 +107,24 @@ fn layers_choose_and_sort_runs() {
     assert_eq!((sorted.code, sorted.stderr.as_str()), (Some(0), ""));
 }
 
+/// A sweep over a width beside a run of another depth, whichever width that begins with.
+#[test]
+fn a_sweep_within_layers_has_one_column_beside_another_depth() {
+    for width in ["8", "9"] {
+        let linear = format!("{{ linear = {{ out_features = {width} }} }}");
+        let deep = format!(
+            "model.layers=[{linear}, \"relu\", {linear}, \"relu\", {{ linear = {{ out_features = 1 }} }}]"
+        );
+        let place = place(&[&["model.layers.0.linear.out_features=4,8"], &[&deep, "optimizer.sgd.lr=0.2"]]);
+        let (own, text) = titles(&place, &[]);
+        assert_eq!(own[..5], ["#", "input", "layers", "lr", "validation loss"], "{text}");
+        let deep_name = format!(" linear{width}+relu+linear{width}+relu+linear1 ");
+        for name in [" linear4+relu+linear1 ", " linear8+relu+linear1 ", &deep_name] {
+            assert!(text.contains(name), "{text}");
+        }
+    }
+}
+
 /// Losses of different kinds are ranked apart, and listed by kind; the metric in the target's units ranks all runs.
 #[test]
 fn losses_apart_are_ranked_by_a_metric_that_they_share() {
