@@ -125,7 +125,7 @@ fn folds_are_compared_by_their_range() {
     let rows: Vec<Vec<&str>> = exported.lines().map(|line| line.split(',').collect()).collect();
     let cell = |name: &str| rows[1][rows[0].iter().position(|column| *column == name).unwrap()];
     let [low, high] = ends(&values[1]).map(|end| end.to_string());
-    assert_eq!([cell("low"), cell("high"), cell("p_value")], [&low, &high, ""]);
+    assert_eq!(["interval", "low", "high", "p_value"].map(cell), ["range", &low, &high, ""]);
 
     let predicted = place.runner(&["predict", &sweep, "rows.csv", "-o", "out.csv"]);
     let line = predicted.stderr.lines().find(|line| line.starts_with("run: "));
