@@ -127,6 +127,19 @@ impl Entry {
         self.runs.iter().all(Run::is_final_model)
     }
 
+    /// A status that says so of final models.
+    fn with_kind(&self, status: String) -> String {
+        let models = units::counted(self.runs.len() as u64, "final model");
+        match (self.is_final_model(), self.is_sweep) {
+            (false, _) => status,
+            (true, false) => format!("{status}, final model"),
+            (true, true) => match status.strip_prefix(&format!("{} ", units::count(self.runs.len() as u64))) {
+                Some(of_all) => format!("{models} {of_all}"),
+                None => format!("{models}: {status}"),
+            },
+        }
+    }
+
     /// Its own tags and those of its trials.
     pub(super) fn tags(&self) -> Vec<&str> {
         distinct(self.runs.iter().flat_map(|run| &run.tags).map(String::as_str))
@@ -314,7 +327,7 @@ fn columns_without(entries: &[Entry], without: Without) -> (Vec<Column>, Vec<Str
             true => entry.status_in_short(),
             false => entry.status(),
         };
-        if entry.is_final_model() { format!("{status}, final model") } else { status }
+        entry.with_kind(status)
     });
     columns.numbers(&best, |entry| match (entry.value().map(units::number), entry.folds) {
         (Some(value), Some([finished, all])) => format!("{value} ({finished} of {all} folds)"),
