@@ -12,7 +12,7 @@ use super::{
     find::{self, Found},
     grid::{self, Column, Columns},
     grouping::{distinct, grouped},
-    key::Key,
+    key::{BEST, Key},
     leaves::Leaves,
     logged::more_is_better,
     order::Direction,
@@ -239,12 +239,15 @@ pub fn list(request: &ListRequest<'_>, width: usize) -> Result<String, ReportErr
         let order = direction.order(entries.len(), number, text);
         let mut unsorted: Vec<_> = entries.into_iter().map(Some).collect();
         entries = order.into_iter().filter_map(|entry| unsorted[entry].take()).collect();
-        if key.is_learned() {
-            // Values of different metrics have no order.
-            let of = best_of(&entries);
-            let groups = grouped(entries.into_iter().map(|entry| (of(&entry), entry)));
-            entries = groups.into_iter().flat_map(|(_, entries)| entries).collect();
-        }
+        // Values of different metrics have no order, nor have losses of different kinds.
+        let of = best_of(&entries);
+        let group = |entry: &Entry| match key.name() {
+            BEST | "best_value" => of(entry),
+            "validation.loss" | "train.loss" => entry.losses().join(", "),
+            _ => String::new(),
+        };
+        let groups = grouped(entries.into_iter().map(|entry| (group(&entry), entry)));
+        entries = groups.into_iter().flat_map(|(_, entries)| entries).collect();
     }
     if request.json {
         let object = |entry: &Entry| {
