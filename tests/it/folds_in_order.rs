@@ -143,9 +143,9 @@ fn the_mean_of_one_seed_over_folds_is_named() {
         format!("{{ 'optimizer.adam.lr' = {lr}, seed = {seed}, 'data.fold' = {fold} }}")
     };
     let folds = |lr: &'static str, seed: u32| (0..3).map(move |fold| point(lr, seed, fold));
-    let points: Vec<String> =
-        folds("0.001", 0).chain(folds("0.001", 1)).chain(folds("0.1", 0)).collect();
-    let spec = SPEC.replacen("[data]", &format!("sweep.points = [{}]\n[data]\nfolds = 3", points.join(", ")), 1);
+    let points: Vec<String> = folds("0.001", 0).chain(folds("0.001", 1)).chain(folds("0.1", 0)).collect();
+    let spec =
+        SPEC.replacen("[data]", &format!("sweep.points = [{}]\n[data]\nfolds = 3", points.join(", ")), 1);
     let place = Sandbox::new(&spec);
     fs::write(place.path().join("rows.csv"), lines(0..45)).unwrap();
     let sweep = place.runner(&["spec.toml", "-q"]).stdout.trim().to_owned();

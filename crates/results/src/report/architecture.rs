@@ -47,7 +47,8 @@ impl Run {
 /// Whether runs differ in depth or kinds of layers, other than by what a sweep varies: all layers, or a layer as a whole.
 fn differ_in_kinds(runs: &[Run], spec: &[Difference]) -> bool {
     let is_other_kind = |own: &Difference| {
-        is_of_layers(&own.key) && (is_one_layer(&own.key) || own.values.iter().any(|(value, _)| value.is_none()))
+        is_of_layers(&own.key)
+            && (is_one_layer(&own.key) || own.values.iter().any(|(value, _)| value.is_none()))
     };
     if !spec.iter().any(is_other_kind) {
         return false;

@@ -45,6 +45,8 @@ pub(super) struct Entry {
     judged: (usize, Option<f64>),
     /// On how many folds of all that setting finished, if others are missing.
     folds: Option<[usize; 2]>,
+    /// The kinds of losses of its runs: `mse`.
+    losses: Vec<String>,
 }
 
 impl Entry {
@@ -52,7 +54,9 @@ impl Entry {
     fn new((found, runs): (Found, Vec<Run>)) -> Option<Self> {
         let is_sweep = matches!(found, Found::Sweep(_));
         let (Found::Run(folder) | Found::Sweep(folder)) = found;
-        let mut entry = Self { folder, runs, is_sweep, judged: (0, None), folds: None };
+        let with_spec = runs.iter().filter(|run| run.spec.is_some());
+        let losses = distinct(with_spec.map(Run::loss));
+        let mut entry = Self { folder, runs, is_sweep, judged: (0, None), folds: None, losses };
         if !entry.runs.is_empty() && entry.monitor().is_some() {
             entry.judged = entry.ranked().unwrap_or_else(|| entry.best_so_far());
         }
@@ -64,14 +68,20 @@ impl Entry {
         &self.runs[self.judged.0]
     }
 
-    /// As `compare` ranks the runs of a sweep, by the mean over seeds; `None` where it ranks none.
+    /// As `compare` ranks the runs of a sweep, by the mean over seeds: no value where they are of several tasks; `None` where it
+    /// ranks none.
     fn ranked(&mut self) -> Option<(usize, Option<f64>)> {
         if !self.is_sweep {
             return None;
         }
         let comparison = Comparison::from_runs(std::mem::take(&mut self.runs));
         let ranking = comparison.only_ranking();
+        let metric = comparison.ranked_by(None).ok().flatten();
+        let are_apart = ranking.is_none() && comparison.task_difference(metric.as_ref()).is_some();
         self.runs = comparison.runs;
+        if are_apart {
+            return Some((0, None));
+        }
         let best = ranking?.settings.into_iter().next()?;
         // Trials that were not run are known by the axes of the sweep alone.
         let of: Vec<SeedsAndFold> = self.runs.iter().map(swept_seeds).collect();
@@ -101,11 +111,6 @@ impl Entry {
         judged.all(|run| run.monitor() == monitor).then_some(monitor)
     }
 
-    /// The kinds of losses of its runs: `mse`.
-    fn losses(&self) -> Vec<&str> {
-        distinct(self.runs.iter().filter_map(|run| run.setting("model.loss")))
-    }
-
     /// The cost of its best setting (lower is better); infinite if no run has a value.
     pub(super) fn cost(&self) -> f64 {
         let sign = if more_is_better(self.best().monitor()) { -1.0 } else { 1.0 };
@@ -133,10 +138,12 @@ impl Entry {
         match (self.is_final_model(), self.is_sweep) {
             (false, _) => status,
             (true, false) => format!("{status}, final model"),
-            (true, true) => match status.strip_prefix(&format!("{} ", units::count(self.runs.len() as u64))) {
-                Some(of_all) => format!("{models} {of_all}"),
-                None => format!("{models}: {status}"),
-            },
+            (true, true) => {
+                match status.strip_prefix(&format!("{} ", units::count(self.runs.len() as u64))) {
+                    Some(of_all) => format!("{models} {of_all}"),
+                    None => format!("{models}: {status}"),
+                }
+            }
         }
     }
 
@@ -243,7 +250,7 @@ pub fn list(request: &ListRequest<'_>, width: usize) -> Result<String, ReportErr
         let of = best_of(&entries);
         let group = |entry: &Entry| match key.name() {
             BEST | "best_value" => of(entry),
-            "validation.loss" | "train.loss" => entry.losses().join(", "),
+            "validation.loss" | "train.loss" => entry.losses.join(", "),
             _ => String::new(),
         };
         let groups = grouped(entries.into_iter().map(|entry| (group(&entry), entry)));
@@ -355,11 +362,11 @@ fn columns_without(entries: &[Entry], without: Without) -> (Vec<Column>, Vec<Str
 fn best_of(entries: &[Entry]) -> impl Fn(&Entry) -> String + use<> {
     let has_loss =
         |entry: &&Entry| entry.monitor().is_some_and(|own| own.ends_with(LOSS)) && entry.value().is_some();
-    let are_several = distinct(entries.iter().filter(has_loss).map(Entry::losses)).len() > 1;
+    let are_several = distinct(entries.iter().filter(has_loss).map(|entry| &entry.losses)).len() > 1;
     move |entry| match (entry.monitor(), entry.value()) {
         (None, _) => SEVERAL.to_owned(),
         (Some(monitor), Some(_)) if are_several && monitor.ends_with(LOSS) => {
-            format!("{monitor} ({})", entry.losses().join(", "))
+            format!("{monitor} ({})", entry.losses.join(", "))
         }
         (Some(monitor), Some(_)) => monitor.to_owned(),
         (Some(_), None) => String::new(),
