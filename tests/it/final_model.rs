@@ -31,6 +31,8 @@ fn final_models_are_not_ranked() {
     assert!(ended.stdout.contains("final model: not ranked"), "{ended:?}");
     assert!(ended.stdout.contains("not ranked: 2 final models (#0, 1)"), "{ended:?}");
     let sweep = ended.stdout.lines().find_map(|line| line.trim().strip_prefix("folder ")).unwrap().to_owned();
+    let listed = place.runner(&["list"]).stdout;
+    assert!(listed.contains("  2 final models finished"), "{listed}");
     let ended = place.runner(&["predict", &sweep, "penguins.csv"]);
     assert!(
         ended.stderr.ends_with("name the folder of one trial: they are final models, which nothing ranks\n"),

@@ -2,6 +2,8 @@
 
 use std::fs;
 
+use runner::units::number;
+
 use super::process::{Folder, Sandbox, tensors};
 
 const SPEC: &str = r#"
@@ -125,13 +127,37 @@ fn folds_are_compared_by_their_range() {
     let rows: Vec<Vec<&str>> = exported.lines().map(|line| line.split(',').collect()).collect();
     let cell = |name: &str| rows[1][rows[0].iter().position(|column| *column == name).unwrap()];
     let [low, high] = ends(&values[1]).map(|end| end.to_string());
-    assert_eq!([cell("low"), cell("high"), cell("p_value")], [&low, &high, ""]);
+    assert_eq!(["interval", "low", "high", "p_value"].map(cell), ["range", &low, &high, ""]);
 
     let predicted = place.runner(&["predict", &sweep, "rows.csv", "-o", "out.csv"]);
     let line = predicted.stderr.lines().find(|line| line.starts_with("run: "));
     let line = line.unwrap_or_else(|| panic!("{predicted:?}"));
     assert!(line.starts_with(&format!("run: {path}, the best trial: #5 lr 0.1, ")), "{line}");
     assert!(line.ends_with(", range over 3 folds; trained on the rows before fold 2"), "{line}");
+}
+
+/// One seed over three folds is one sample: the mean that made it the best is named, not the value of its last fold.
+#[test]
+fn the_mean_of_one_seed_over_folds_is_named() {
+    let point = |lr: &str, seed: u32, fold: u32| {
+        format!("{{ 'optimizer.adam.lr' = {lr}, seed = {seed}, 'data.fold' = {fold} }}")
+    };
+    let folds = |lr: &'static str, seed: u32| (0..3).map(move |fold| point(lr, seed, fold));
+    let points: Vec<String> = folds("0.001", 0).chain(folds("0.001", 1)).chain(folds("0.1", 0)).collect();
+    let spec =
+        SPEC.replacen("[data]", &format!("sweep.points = [{}]\n[data]\nfolds = 3", points.join(", ")), 1);
+    let place = Sandbox::new(&spec);
+    fs::write(place.path().join("rows.csv"), lines(0..45)).unwrap();
+    let sweep = place.runner(&["spec.toml", "-q"]).stdout.trim().to_owned();
+    let shown = place.runner(&["show", &sweep, "--json"]).stdout;
+    let shown: serde_json::Value = serde_json::from_str(&shown).unwrap();
+    let values = values_of(&place, &sweep, "lr = 0.1\n", "best_value");
+    let mean = values.iter().sum::<f64>() / 3.0;
+    let own = &shown["best"];
+    assert!((own["value"].as_f64().unwrap() - mean).abs() < 1e-12 * mean, "{own} {values:?}");
+    let predicted = place.runner(&["predict", &sweep, "rows.csv", "-o", "out.csv"]).stderr;
+    let words = format!(", the best trial: #8 lr 0.1, validation loss {} over 3 folds", number(mean));
+    assert!(predicted.contains(&words), "{predicted}{words}");
 }
 
 /// A bound is broken where it is broken on each fold; two sweeps differ where they differ on each.

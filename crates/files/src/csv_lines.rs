@@ -119,14 +119,18 @@ impl Position {
         let mut text = Vec::new();
         let mut left = until.saturating_sub(self.end);
         while left > 0 && width > 0 {
-            let torn = text.len();
             let length = Read::by_ref(file).take(left.min(block as u64)).read_to_end(&mut text)? as u64;
             if length == 0 {
                 break;
             }
             left -= length;
             read.fetch_add(length, Ordering::Relaxed);
-            if let Some(newline) = memchr::memrchr(b'\n', &text[torn..]).map(|newline| torn + newline) {
+            // At the end of the file, a quote that does not close is damage, which the reader of cells finds.
+            let newline = match left {
+                0 => memchr::memrchr(b'\n', &text),
+                _ => last_line_end(&text),
+            };
+            if let Some(newline) = newline {
                 take_lines_with(word, &text[..newline], &mut self.lines, width, take)?;
                 self.go_behind(&text, newline);
                 text.drain(..=newline);
@@ -204,6 +208,17 @@ fn take_lines_with(
 
 fn newlines(text: &[u8]) -> u64 {
     memchr::memchr_iter(b'\n', text).count() as u64
+}
+
+/// The last newline that is not within a quoted cell, of a text that begins with a line.
+fn last_line_end(text: &[u8]) -> Option<usize> {
+    let quotes = |text: &[u8]| memchr::memchr_iter(b'"', text).count();
+    let (mut before, mut end) = (quotes(text), text.len());
+    memchr::memrchr_iter(b'\n', text).find(|&newline| {
+        before -= quotes(&text[newline..end]);
+        end = newline;
+        before.is_multiple_of(2)
+    })
 }
 
 /// The indices of these columns.
@@ -299,6 +314,7 @@ mod tests {
             (format!("a,b\n1,2\n3,{long}"), 1, true),
             (format!("a,b\n1,{long}\n3,4\n"), 2, false),
             (format!("a,b\n{},4\n", "x".repeat(2 * BLOCK)), 1, false),
+            (format!("a,b\n{}", "1,\"2\n\n\n\n\n3\"\n".repeat(BLOCK / 5)), BLOCK / 5, false),
             ("\"a\",b\r\n\"1\",\"2, 3\"\r\n\r\n4,5\r\n".to_owned(), 2, false),
             ("a,".to_owned(), 0, true),
             (String::new(), 0, false),

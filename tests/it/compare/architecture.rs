@@ -107,6 +107,24 @@ fn layers_choose_and_sort_runs() {
     assert_eq!((sorted.code, sorted.stderr.as_str()), (Some(0), ""));
 }
 
+/// A sweep over a width beside a run of another depth, whichever width that begins with.
+#[test]
+fn a_sweep_within_layers_has_one_column_beside_another_depth() {
+    for width in ["8", "9"] {
+        let linear = format!("{{ linear = {{ out_features = {width} }} }}");
+        let deep = format!(
+            "model.layers=[{linear}, \"relu\", {linear}, \"relu\", {{ linear = {{ out_features = 1 }} }}]"
+        );
+        let place = place(&[&["model.layers.0.linear.out_features=4,8"], &[&deep, "optimizer.sgd.lr=0.2"]]);
+        let (own, text) = titles(&place, &[]);
+        assert_eq!(own[..5], ["#", "input", "layers", "lr", "validation loss"], "{text}");
+        let deep_name = format!(" linear{width}+relu+linear{width}+relu+linear1 ");
+        for name in [" linear4+relu+linear1 ", " linear8+relu+linear1 ", &deep_name] {
+            assert!(text.contains(name), "{text}");
+        }
+    }
+}
+
 /// Losses of different kinds are ranked apart, and listed by kind; the metric in the target's units ranks all runs.
 #[test]
 fn losses_apart_are_ranked_by_a_metric_that_they_share() {
@@ -116,7 +134,8 @@ fn losses_apart_are_ranked_by_a_metric_that_they_share() {
                  `--metric mae` ranks all in one table\n";
     assert!(text.starts_with(first), "{text}");
     let (own, text) = titles(&place, &["--metric", "mae"]);
-    assert_eq!(own[..4], ["#", "loss", "lr", "validation mae"], "{text}");
+    assert_eq!(own[..5], ["#", "loss", "lr", "validation mae", "vs best"], "{text}");
+    assert!(!own[5..].contains(&"loss".to_owned()), "{text}");
     assert!(text.starts_with("best: #") && !text.contains("tasks"), "{text}");
     let said = place.runner(&["compare", "runs", "--metric", "mae", "-q"]).stdout;
     assert!(said.starts_with("3 runs, comparable: "), "{said}");
@@ -133,6 +152,46 @@ fn losses_apart_are_ranked_by_a_metric_that_they_share() {
     let first = "2 tasks, whose metrics are not comparable: data.synthetic_regression.validation_rows differs \
                  (runs 1 to 3; run 4)\n";
     assert!(text.starts_with(first), "{text}");
+}
+
+/// What `compare` calls another task, `list` does not rank with others: within a sweep no value is the best.
+#[test]
+fn a_list_tells_losses_apart_as_a_comparison_does() {
+    let place = Sandbox::new(&SPEC.replace("name = ", "trainer.monitor = 'validation.loss'\nname = "));
+    let listed = |words: &[&str]| {
+        let text = place.runner(&[&["list", "runs", "-v"], words].concat()).stdout;
+        let lines =
+            text.lines().skip(1).map(|line| line.split_whitespace().skip(2).collect::<Vec<_>>().join(" "));
+        (lines.collect::<Vec<_>>(), text)
+    };
+    add(&place, &["name=s", "model.loss=mse,l1"]);
+    let (lines, text) = listed(&[]);
+    assert!(lines[0].ends_with("2 finished"), "{text}");
+    let json = place.runner(&["list", "runs", "--json"]).stdout;
+    assert!(json.contains("\"value\": null"), "{json}");
+}
+
+/// A list sorted by a loss is so, whatever its runs monitor.
+#[test]
+fn a_list_is_sorted_by_the_loss_that_is_named() {
+    let place = place(&[
+        &["name=a", "optimizer.sgd.lr=0.001"],
+        &["name=b", "optimizer.sgd.lr=0.01", "trainer.monitor=validation.mae"],
+        &["name=c", "optimizer.sgd.lr=0.1"],
+        &["name=d", "optimizer.sgd.lr=0.2", "trainer.monitor=validation.mae"],
+    ]);
+    let names = |sort: &str| {
+        let text = place.runner(&["list", "runs", "--sort", sort, "--json"]).stdout;
+        let text: serde_json::Value = serde_json::from_str(&text).unwrap();
+        let runs = text.as_array().unwrap();
+        runs.iter()
+            .map(|run| run["path"].as_str().unwrap().split('/').nth(1).unwrap().to_owned())
+            .collect::<String>()
+    };
+    assert_eq!(names("validation.loss"), "dcba");
+    // Of what runs monitor, there is an order for each metric.
+    assert!(["dbca", "cadb"].contains(&&*names("best")), "{}", names("best"));
+    assert_eq!(names("best_value"), names("best"));
 }
 
 /// What each run monitors ranks all of them, if that does not depend on the loss; `evaluate` finds the best.

@@ -25,9 +25,10 @@ fn groups_are_exported_and_pivoted() {
     let lines: Vec<&str> = text.lines().collect();
     assert_eq!(
         lines[0],
-        "optimizer.sgd.lr,runs,n,value,low,high,difference,difference_low,difference_high,p_value"
+        "optimizer.sgd.lr,runs,n,value,interval,low,high,difference,difference_low,difference_high,p_value"
     );
     assert!(lines[1].starts_with("0.01,12,6,0.06129") && lines[2].starts_with("0.1,6,6,0.0810"), "{text}");
+    assert_eq!(lines[1].split(',').nth(4), Some("95 %"));
     insta::assert_snapshot!(ran(&["--where", "repeat = 0 and width = 32", "--export", "latex"]).stdout, @r"
     \begin{tabular}{rrrr}
     \toprule

@@ -202,9 +202,13 @@ impl Comparison {
         let (mut columns, count, constant) = self.screen_columns(ranking, &shown, question);
         let needed = columns.len();
         let is_doubtful = self.warning().is_some();
+        let tasks = self.tasks.by_run(self.runs.len());
+        let tasks = distinct(shown.iter().flat_map(|setting| &setting.places).map(|&place| tasks[place]));
+        let is_of_one_unit = |name: &str| !name.ends_with(".loss") || tasks.len() < 2;
         for (name, title) in BESIDE.iter().filter(|(name, _)| *name != ranking.metric.full_name()) {
             let known = Metric::find(name, &self.runs)?;
-            let Some(metric) = known.filter(|metric| metric.is_learned || !is_doubtful) else {
+            let is_told = |metric: &Metric| metric.is_learned || !is_doubtful;
+            let Some(metric) = known.filter(|metric| is_told(metric) && is_of_one_unit(name)) else {
                 continue;
             };
             let cell = |setting: &&Candidate| {

@@ -42,28 +42,39 @@ impl Run {
     }
 }
 
+/// Whether runs differ in depth or kinds of layers, other than by what a sweep varies: all layers, or a layer as a whole.
 fn differ_in_kinds(runs: &[Run], spec: &[Difference]) -> bool {
     let is_other_kind = |own: &Difference| {
-        let is_one_layer = own.key.matches('.').count() == LAYERS.matches('.').count() + 1;
-        is_of_layers(&own.key) && (is_one_layer || own.values.iter().any(|(value, _)| value.is_none()))
+        is_of_layers(&own.key)
+            && (is_one_layer(&own.key) || own.values.iter().any(|(value, _)| value.is_none()))
     };
     if !spec.iter().any(is_other_kind) {
         return false;
     }
     let axes = runs.iter().flat_map(|run| &run.axes).map(|(axis, _)| axis.as_str());
-    let axes = distinct(axes.filter(|axis| is_of_layers(axis)));
-    let mut by_axes = HashMap::new();
+    let axes = distinct(axes.filter(|axis| *axis == LAYERS || is_one_layer(axis)));
+    let swept: Vec<&str> = axes.iter().filter_map(|axis| within(axis)).collect();
+    let mut by_layers = HashMap::new();
     runs.iter().any(|run| {
         let Some(spec) = &run.spec else { return false };
-        let kinds = distinct(layers(spec).map(kind));
-        let values: Vec<Option<&str>> = axes.iter().map(|axis| run.axis(axis)).collect();
-        values.contains(&None) || *by_axes.entry(values).or_insert_with(|| kinds.clone()) != kinds
+        let kinds = distinct(layers(spec).map(kind).filter(|(number, _)| !swept.contains(number)));
+        let is_told = axes.iter().all(|axis| run.axis(axis).is_some());
+        !is_told || *by_layers.entry(run.axis(LAYERS)).or_insert_with(|| kinds.clone()) != kinds
     })
+}
+
+/// A key within that of all layers, without it.
+fn within(key: &str) -> Option<&str> {
+    key.strip_prefix(LAYERS)?.strip_prefix('.')
+}
+
+fn is_one_layer(key: &str) -> bool {
+    within(key).is_some_and(|number| !number.contains('.'))
 }
 
 /// What a spec says of its layers, by keys such as `1.linear.bias`.
 fn layers(spec: &Leaves) -> impl Iterator<Item = (&str, &str)> {
-    spec.iter().filter_map(|(key, value)| Some((key.strip_prefix(LAYERS)?.strip_prefix('.')?, value)))
+    spec.iter().filter_map(|(key, value)| Some((within(key)?, value)))
 }
 
 /// The number of a layer, and its kind.

@@ -73,9 +73,11 @@ impl BestSetting {
         let (metric, run) = (&ranking.metric, &comparison.runs[best.places[0]]);
         let count_of =
             |all: &[&str]| comparison.runs.iter().filter(|run| all.contains(&&*run.status)).count();
-        let words = match (best.samples.len(), self::best(run)) {
-            (1, words) if !words.is_empty() => words,
-            (1, _) => format!("{} {}", metric.name, metric.word(best.value)),
+        let words = match (best.samples.len(), comparison.folds(best), self::best(run)) {
+            (1, 0 | 1, words) if !words.is_empty() => words,
+            (1, 0 | 1, _) => format!("{} {}", metric.name, metric.word(best.value)),
+            // One seed over several folds is one sample: their mean.
+            (1, folds, _) => format!("{} {} over {folds} folds", metric.name, metric.word(best.value)),
             _ => {
                 let value = metric.with_interval(best.value, best.interval);
                 format!("{} {value}{}", metric.name, best.counted())
@@ -176,14 +178,18 @@ impl Comparison {
     /// The folder of the best setting's model, as `predict` takes it.
     pub(super) fn best_run(&self, ranking: &Ranking) -> String {
         let Some(best) = ranking.settings.first() else { return String::new() };
-        let folds = distinct(best.places.iter().filter_map(|&place| self.runs[place].axis(FOLD))).len();
         let is_in_order = self.runs[best.places[0]].fold_in_order().is_some();
-        let luck = match folds {
+        let luck = match self.folds(best) {
             0 | 1 => "",
             _ if is_in_order => " (its last fold, which trains on most rows)",
             _ => " (its luckiest fold: others did worse)",
         };
         format!("  {}{luck}\n", escape_line(&self.runs[best.places[0]].path))
+    }
+
+    /// On how many folds a setting was validated; 0 if its data have none.
+    fn folds(&self, setting: &Candidate) -> usize {
+        distinct(setting.places.iter().filter_map(|&place| self.runs[place].axis(FOLD))).len()
     }
 
     /// Why no setting is the best.

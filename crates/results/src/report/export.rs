@@ -156,6 +156,8 @@ impl Comparison {
         columns.numbers("runs", |setting| setting.places.len().to_string());
         columns.numbers("n", |setting| setting.samples.len().to_string());
         columns.numbers("value", |setting| setting.value.to_string());
+        let interval = |setting: &&Candidate| if setting.is_in_order() { "range" } else { "95 %" };
+        columns.words("interval", |setting| setting.interval.map_or("", |_| interval(setting)).to_owned());
         columns.numbers("low", |setting| text(ends(setting.interval)[0]));
         columns.numbers("high", |setting| text(ends(setting.interval)[1]));
         let difference = |setting: &&Candidate| setting.difference.map(|difference| difference.mean);

@@ -19,7 +19,7 @@ use crate::{
 const TAG: &str = "tag";
 
 /// The name for the best value of what a run monitors, as shown by `list`.
-const BEST: &str = "best";
+pub(super) const BEST: &str = "best";
 
 /// A resolved name: the full keys that it may stand for. A run has at most one of them.
 #[derive(Clone, Debug, PartialEq)]
@@ -116,11 +116,6 @@ impl Key {
             !WORDS.contains(&&**name) && !runs.iter().any(is_set) && runs.iter().any(comes_of)
         };
         self.0.iter().any(is_figure)
-    }
-
-    /// Whether it is the best value of what runs monitor, or a loss.
-    pub(super) fn is_learned(&self) -> bool {
-        self.name() == BEST || self.name().ends_with(".loss")
     }
 
     pub(super) fn stands_for(&self, name: &str) -> bool {

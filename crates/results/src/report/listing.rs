@@ -12,7 +12,7 @@ use super::{
     find::{self, Found},
     grid::{self, Column, Columns},
     grouping::{distinct, grouped},
-    key::Key,
+    key::{BEST, Key},
     logged::more_is_better,
     order::Direction,
     run::{FOLD, PLANNED, Run, UNFINISHED},
@@ -45,6 +45,8 @@ pub(super) struct Entry {
     judged: (usize, Option<f64>),
     /// On how many folds of all that setting finished, if others are missing.
     folds: Option<[usize; 2]>,
+    /// The kinds of losses of its runs: `mse`.
+    losses: Vec<String>,
 }
 
 impl Entry {
@@ -52,7 +54,9 @@ impl Entry {
     fn new((found, runs): (Found, Vec<Run>)) -> Option<Self> {
         let is_sweep = matches!(found, Found::Sweep(_));
         let (Found::Run(folder) | Found::Sweep(folder)) = found;
-        let mut entry = Self { folder, runs, is_sweep, judged: (0, None), folds: None };
+        let with_spec = runs.iter().filter(|run| run.spec.is_some());
+        let losses = distinct(with_spec.map(Run::loss));
+        let mut entry = Self { folder, runs, is_sweep, judged: (0, None), folds: None, losses };
         if !entry.runs.is_empty() && entry.monitor().is_some() {
             entry.judged = entry.ranked().unwrap_or_else(|| entry.best_so_far());
         }
@@ -64,14 +68,20 @@ impl Entry {
         &self.runs[self.judged.0]
     }
 
-    /// As `compare` ranks the runs of a sweep, by the mean over seeds; `None` where it ranks none.
+    /// As `compare` ranks the runs of a sweep, by the mean over seeds: no value where they are of several tasks; `None` where it
+    /// ranks none.
     fn ranked(&mut self) -> Option<(usize, Option<f64>)> {
         if !self.is_sweep {
             return None;
         }
         let comparison = Comparison::from_runs(std::mem::take(&mut self.runs));
         let ranking = comparison.only_ranking();
+        let metric = comparison.ranked_by(None).ok().flatten();
+        let are_apart = ranking.is_none() && comparison.task_difference(metric.as_ref()).is_some();
         self.runs = comparison.runs;
+        if are_apart {
+            return Some((0, None));
+        }
         let best = ranking?.settings.into_iter().next()?;
         // Trials that were not run are known by the axes of the sweep alone.
         let of: Vec<SeedsAndFold> = self.runs.iter().map(swept_seeds).collect();
@@ -101,11 +111,6 @@ impl Entry {
         judged.all(|run| run.monitor() == monitor).then_some(monitor)
     }
 
-    /// The kinds of losses of its runs: `mse`.
-    fn losses(&self) -> Vec<&str> {
-        distinct(self.runs.iter().filter_map(|run| run.setting("model.loss")))
-    }
-
     /// The cost of its best setting (lower is better); infinite if no run has a value.
     pub(super) fn cost(&self) -> f64 {
         let sign = if more_is_better(self.best().monitor()) { -1.0 } else { 1.0 };
@@ -125,6 +130,21 @@ impl Entry {
     /// Whether it is the final model of a run, which no validation ranks.
     fn is_final_model(&self) -> bool {
         self.runs.iter().all(Run::is_final_model)
+    }
+
+    /// A status that says so of final models.
+    fn with_kind(&self, status: String) -> String {
+        let models = units::counted(self.runs.len() as u64, "final model");
+        match (self.is_final_model(), self.is_sweep) {
+            (false, _) => status,
+            (true, false) => format!("{status}, final model"),
+            (true, true) => {
+                match status.strip_prefix(&format!("{} ", units::count(self.runs.len() as u64))) {
+                    Some(of_all) => format!("{models} {of_all}"),
+                    None => format!("{models}: {status}"),
+                }
+            }
+        }
     }
 
     /// Its own tags and those of its trials.
@@ -226,12 +246,15 @@ pub fn list(request: &ListRequest<'_>, width: usize) -> Result<String, ReportErr
         let order = direction.order(entries.len(), number, text);
         let mut unsorted: Vec<_> = entries.into_iter().map(Some).collect();
         entries = order.into_iter().filter_map(|entry| unsorted[entry].take()).collect();
-        if key.is_learned() {
-            // Values of different metrics have no order.
-            let of = best_of(&entries);
-            let groups = grouped(entries.into_iter().map(|entry| (of(&entry), entry)));
-            entries = groups.into_iter().flat_map(|(_, entries)| entries).collect();
-        }
+        // Values of different metrics have no order, nor have losses of different kinds.
+        let of = best_of(&entries);
+        let group = |entry: &Entry| match key.name() {
+            BEST | "best_value" => of(entry),
+            "validation.loss" | "train.loss" => entry.losses.join(", "),
+            _ => String::new(),
+        };
+        let groups = grouped(entries.into_iter().map(|entry| (group(&entry), entry)));
+        entries = groups.into_iter().flat_map(|(_, entries)| entries).collect();
     }
     if request.json {
         let object = |entry: &Entry| {
@@ -314,7 +337,7 @@ fn columns_without(entries: &[Entry], without: Without) -> (Vec<Column>, Vec<Str
             true => entry.status_in_short(),
             false => entry.status(),
         };
-        if entry.is_final_model() { format!("{status}, final model") } else { status }
+        entry.with_kind(status)
     });
     columns.numbers(&best, |entry| match (entry.value().map(units::number), entry.folds) {
         (Some(value), Some([finished, all])) => format!("{value} ({finished} of {all} folds)"),
@@ -339,11 +362,11 @@ fn columns_without(entries: &[Entry], without: Without) -> (Vec<Column>, Vec<Str
 fn best_of(entries: &[Entry]) -> impl Fn(&Entry) -> String + use<> {
     let has_loss =
         |entry: &&Entry| entry.monitor().is_some_and(|own| own.ends_with(LOSS)) && entry.value().is_some();
-    let are_several = distinct(entries.iter().filter(has_loss).map(Entry::losses)).len() > 1;
+    let are_several = distinct(entries.iter().filter(has_loss).map(|entry| &entry.losses)).len() > 1;
     move |entry| match (entry.monitor(), entry.value()) {
         (None, _) => SEVERAL.to_owned(),
         (Some(monitor), Some(_)) if are_several && monitor.ends_with(LOSS) => {
-            format!("{monitor} ({})", entry.losses().join(", "))
+            format!("{monitor} ({})", entry.losses.join(", "))
         }
         (Some(monitor), Some(_)) => monitor.to_owned(),
         (Some(_), None) => String::new(),

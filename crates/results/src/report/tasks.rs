@@ -135,6 +135,21 @@ impl Tasks {
 }
 
 impl Run {
+    /// What it minimizes, and in which unit: `mse`, `mse standardize_target`, `cross_entropy class_weights balanced`.
+    pub(super) fn loss(&self) -> String {
+        let own = self.spec.iter().flat_map(Leaves::iter).filter(|(key, _)| is_one_of(key, &LOSS));
+        let words = own.filter(|(_, value)| *value != "false").map(|(key, value)| {
+            let name = key.trim_start_matches("model.").trim_start_matches("data.csv.");
+            match (name.trim_start_matches("data.parquet."), value) {
+                ("loss", kind) => kind.to_owned(),
+                (name, "true") => name.to_owned(),
+                (name, value) => format!("{name} {value}"),
+            }
+        });
+        // The kind is last among the sorted keys.
+        words.collect::<Vec<_>>().into_iter().rev().collect::<Vec<_>>().join(" ")
+    }
+
     /// Its seeds together as text, and the fold used for validation.
     pub(super) fn seeds(&self) -> Option<[String; 2]> {
         self.axis(SEEDS[0])?;
@@ -169,7 +184,8 @@ fn task(run: &Run, spec: &Leaves, digest_is_known: bool, tells: fn(&str) -> bool
 
 /// Whether a key is one of these, or within one: a list has one leaf per item.
 fn is_one_of(key: &str, keys: &[&str]) -> bool {
-    keys.iter().any(|k| key == *k || key.starts_with(&format!("{k}.")))
+    let is_within = |rest: &str| rest.is_empty() || rest.starts_with('.');
+    keys.iter().any(|own| key.strip_prefix(own).is_some_and(is_within))
 }
 
 /// The digest by which a task is known. Synthetic rows are drawn anew for each seed, so their table in the spec identifies them
