@@ -153,6 +153,7 @@ fn tables_that_differ_in_a_seed_are_settings_of_their_own() {
         compared.contains("\n  settings validate on different rows, which may be what tells them apart: "),
         "{compared}"
     );
+    assert!(compared.contains("\n  seeds validate on the same rows: "), "{compared}");
     let resumed = place.runner(&["run", "--resume", &folder, "--json"]);
     let last: Value = serde_json::from_str(resumed.stdout.lines().last().unwrap()).unwrap();
     assert_eq!((&last["best"]["trial"], &last["best"]["value"]), (&json!(2), &json!(0.1875)), "{resumed:?}");

@@ -148,6 +148,8 @@ pub struct Against<'a> {
     p: Vec<Option<f64>>,
     /// Which of the pairs are shown, in what order.
     shown: Vec<usize>,
+    /// Whether the two learn different tasks: then nothing tests their differences.
+    are_tasks: bool,
     /// Sentences about what makes the two no fair comparison.
     warnings: Vec<String>,
     /// Sentences on what the intervals do not say.
@@ -167,17 +169,21 @@ impl<'a> Against<'a> {
             None => own.judged_apart_from(base)?,
         };
         let matched = Matched::new(own, base, &metric, &[])?;
-        let known: Vec<f64> = matched.pairs.iter().filter_map(|pair| pair.difference.p).collect();
-        let mut corrected = holm(&known, known.len()).into_iter();
-        let p = matched.pairs.iter().map(|pair| pair.difference.p.and_then(|_| corrected.next()));
-        let p = p.collect();
         let pairs: Vec<_> = matched.pairs.iter().map(|pair| [&pair.base, &pair.own]).collect();
         let apart = Apart::new(&matched.keys, &pairs, [base, own], &metric);
         let has_other_rows = apart.task.is_none() && metric.is_learned && matched.have_other_rows(own, base);
         let rows = has_other_rows.then(|| format!("{OTHER_ROWS} (first; second): {SAME_ROWS}"));
-        let warnings = apart.task.iter().cloned().chain(rows).chain(judged_apart).collect();
+        let task = apart.task.iter().cloned().chain(rows);
+        let are_tasks = apart.task.is_some() || has_other_rows;
+        let tested = |pair: &Pair| pair.difference.p.filter(|_| !are_tasks);
+        let known: Vec<f64> = matched.pairs.iter().filter_map(tested).collect();
+        let mut corrected = holm(&known, known.len()).into_iter();
+        let p = matched.pairs.iter().map(|pair| tested(pair).and_then(|_| corrected.next()));
+        let p = p.collect();
+        let warnings = task.chain(judged_apart).collect();
         let caveats = matched.caveats(&metric, own, base);
-        let mut against = Self { p, shown: Vec::new(), warnings, caveats, apart, matched, metric, base, own };
+        let mut against =
+            Self { p, shown: Vec::new(), are_tasks, warnings, caveats, apart, matched, metric, base, own };
         against.shown = against.order(question)?;
         Ok(against)
     }
@@ -217,7 +223,8 @@ impl<'a> Against<'a> {
         let is_in_order = pairs.iter().any(|pair| pair.own.is_in_order() || pair.base.is_in_order());
         let better = |sign: f64| {
             let differs = |(pair, p): &(&Pair, &Option<f64>)| {
-                let is_clear = p.map_or(is_in_order && pair.difference.excludes_0(), |p| p < ALPHA);
+                let is_clear =
+                    p.map_or(is_in_order && !self.are_tasks && pair.difference.excludes_0(), |p| p < ALPHA);
                 is_clear && sign * self.metric.cost(pair.difference.mean) < 0.0
             };
             pairs.iter().zip(&self.p).filter(differs).count()
@@ -253,7 +260,10 @@ impl<'a> Against<'a> {
                 format!("  differences of means, paired by fold [lowest, highest]\n{IN_ORDER}\n")
             }
             Some(pair) if tested().next().is_none() => format!("  {}\n", pair.too_few()),
-            _ => format!("  differences of means, {how} [95 %, Student]; p by Holm\n"),
+            _ => {
+                let p = if self.are_tasks { "" } else { "; p by Holm" };
+                format!("  differences of means, {how} [95 %, Student]{p}\n")
+            }
         };
         text += &last_epoch(&self.metric);
         section(&mut text, "differences of spec", self.apart.spec.clone());
