@@ -63,7 +63,7 @@ fn compared(options: &CompareOptions) -> Result<Exit, ReportError> {
         let against = Against::new(&own, &base, &question)?;
         return Ok(print(&match options.export.and_then(ExportFormat::format) {
             Some(format) => {
-                against.warnings().iter().for_each(warn);
+                against.warnings().for_each(warn);
                 against.export(format)
             }
             None => fit(&against.text(terminal_width())),
@@ -107,15 +107,21 @@ fn exported(
         }
         return Ok(print_json(&comparison.export_times()));
     }
+    let mut is_of_settings = !question.by.is_empty();
     let Some(format) = format.format() else {
+        if is_of_settings {
+            comparison.caveats(question)?.iter().for_each(warn);
+        }
         return Ok(print_bytes(&comparison.export_parquet(question)?));
     };
     let is_table = matches!(format, Format::Md | Format::Latex);
-    let mut is_of_settings = !question.by.is_empty();
     if is_table && !is_times && !is_of_settings && !comparison.is_single() {
         let (is_ranked, left_out) = comparison.ranked(question)?;
         is_of_settings = is_ranked;
         left_out.iter().filter(|_| is_ranked).for_each(warn);
+    }
+    if is_of_settings {
+        comparison.caveats(question)?.iter().for_each(warn);
     }
     let text = match is_of_settings {
         true => comparison.export_settings(question, is_pivot, format)?,

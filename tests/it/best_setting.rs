@@ -147,8 +147,13 @@ fn tables_that_differ_in_a_seed_are_settings_of_their_own() {
     let folder = sweep.0.display().to_string();
     let compared = place.runner(&["compare", &folder]).stdout;
     let others = |line: &&str| line.starts_with(" 0  seed 1  2 ");
-    assert!(compared.starts_with("best: #2 split seed 2, validation loss 0.2 "), "{compared}");
+    assert!(compared.starts_with("best: #2 split seed 2, validation loss 0.19 "), "{compared}");
     assert!(compared.lines().any(|line| others(&line)), "{compared}");
+    assert!(
+        compared.contains("\n  settings validate on different rows, which may be what tells them apart: "),
+        "{compared}"
+    );
+    assert!(compared.contains("\n  seeds validate on the same rows: "), "{compared}");
     let resumed = place.runner(&["run", "--resume", &folder, "--json"]);
     let last: Value = serde_json::from_str(resumed.stdout.lines().last().unwrap()).unwrap();
     assert_eq!((&last["best"]["trial"], &last["best"]["value"]), (&json!(2), &json!(0.1875)), "{resumed:?}");

@@ -82,6 +82,9 @@ fn visits_of_a_patient_are_in_one_part() {
     let parts = parts(&run);
     let rows = ["train", "validation", "test"].map(|part| parts[part].len());
     assert_eq!(rows, [133, 38, 19]);
+    let environment: toml::Table = run.text("environment.toml").parse().unwrap();
+    let recorded = ["rows_to_train_on", "rows_to_validate_on"];
+    assert_eq!(recorded.map(|key| environment["data"][key].as_integer()), [Some(133), Some(38)]);
     // Metrics of the rows of the test, and a warning on those of the run.
     let folder = run.0.display().to_string();
     let own = place.runner(&["evaluate", &folder, "--json"]);

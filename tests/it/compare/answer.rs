@@ -211,6 +211,13 @@ fn a_filter_by_results_is_warned_of() {
         "warning: the filter by `validation.loss` takes runs out of 1 setting by their results: what is left there is \
          no fair sample\n"
     );
+    // By every name of a result.
+    for name in ["best", "best_value", "best_validation_loss"] {
+        assert!(
+            filtered(&format!("{name} < 0.26"))
+                .contains(&format!("the filter by `{name}` takes runs out of"))
+        );
+    }
     assert_eq!(filtered("validation.loss < 0.15"), "");
     assert_eq!(filtered("repeat < 2"), "");
 }

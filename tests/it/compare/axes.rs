@@ -98,7 +98,8 @@ fn seeds_of_a_setting_count_once() {
         [vec![loss - 0.01, loss + 0.01], vec![loss; i % 2]].concat()
     });
     let text = runs.answer(&["a"], 120);
-    let shares = "which axis matters, estimated from 40 settings: shares of the variance of ranks, medians by value\n  lr     8";
+    let shares = "which axis matters, estimated from 40 settings over the 2 seeds that all settings share: shares of the variance of \
+                  ranks, medians by value\n  lr     8";
     assert!(text.contains(shares), "{text}");
     let runs = Runs::new();
     repeated(&runs, 12, |i, _| (0..5).map(|seed| (5 * i % 12) as f64 + 0.01 * f64::from(seed)).collect());
@@ -107,19 +108,45 @@ fn seeds_of_a_setting_count_once() {
     assert!(text.ends_with(unknown), "{text}");
 }
 
-/// One axis whose values have 2, 1 and 3 seeds. By hand: means 2, 5 and 9 of 6 in all, so 60 of 64 squares are between them.
+/// One axis whose values have 3, 2 and 3 seeds: the seeds that all have count, or one setting would be of harder seeds. By hand: means
+/// 2, 4 and 9 of 5 in all, so 52 of 58 squares are between them. One seed alone has no spread, and none in common no mean.
 #[test]
-fn one_axis_has_its_share_whatever_seeds_are_missing() {
-    let runs = Runs::new();
-    learned(
-        &runs,
-        "a",
-        &[("0.1", "32", &[1.0, 3.0]), ("0.01", "32", &[5.0]), ("0.001", "32", &[8.0, 9.0, 10.0])],
+fn the_seeds_that_all_settings_share_count() {
+    let said = |second: &[f64], others: &str| {
+        let runs = Runs::new();
+        learned(
+            &runs,
+            "a",
+            &[("0.1", "32", &[1.0, 3.0, 90.0]), ("0.01", "32", second), ("0.001", "32", &[8.0, 10.0, 5.0])],
+        );
+        for trial in 0..9 {
+            let path = format!("a/S/{trial:03}/spec.toml");
+            let spec = std::fs::read_to_string(runs.path(&path)).unwrap_or_default();
+            if spec.contains("lr = 0.01\n") {
+                runs.write(&path, &spec.replace("seed = ", others));
+            }
+        }
+        let text = runs.answer(&["a"], 120);
+        text.split_once("\nwhich axis matters").unwrap().1.to_owned()
+    };
+    assert_eq!(
+        said(&[3.0, 5.0], "seed = "),
+        " over the 2 seeds that all settings share: shares of the variance, means by value\n  \
+         lr     89.7 %  0.1: 2.000, 0.01: 4.000, 0.001: 9.000\n  seeds  10.3 %\n"
     );
+    assert_eq!(said(&[5.0], "seed = "), " is not known: the settings share one seed alone\n");
+    assert_eq!(said(&[3.0, 5.0], "seed = 7"), " is not known: the settings share no seed\n");
+}
+
+/// Of more values than a line has, it says how many.
+#[test]
+fn means_that_are_left_out_are_counted() {
+    let runs = Runs::new();
+    let settings = ["1", "2", "3", "4", "5", "6"].map(|lr| (lr, lr.parse::<f64>().unwrap()));
+    let values = settings.map(|(lr, value)| (lr, [value, value + 0.5]));
+    learned(&runs, "a", &values.each_ref().map(|(lr, values)| (*lr, "32", &values[..])));
     let text = runs.answer(&["a"], 120);
-    let shares = "\nwhich axis matters: shares of the variance, means by value\n  \
-         lr     93.8 %  0.1: 2.000, 0.01: 5.000, 0.001: 9.000\n  seeds  6.25 %\n";
-    assert!(text.ends_with(shares), "{text}");
+    assert!(text.contains(" 1: 1.250, 2: 2.250, 3: 3.250, 4: 4.250 and 2 more\n"), "{text}");
 }
 
 /// The three that finished say nothing of the learning rate: at the first rung all forty were compared.

@@ -1,25 +1,40 @@
-//! Seeds that draw their validation rows from one table share rows of training.
+//! Seeds that draw their validation rows from one table share rows of training; seeds of one split tell nothing of other rows.
+
+use std::fs;
 
 use super::{Runs, answer::learned};
+use crate::process::Sandbox;
 
 const OWN: [f64; 5] = [0.30, 0.34, 0.31, 0.37, 0.33];
 const OTHER: [f64; 5] = [0.34, 0.39, 0.33, 0.42, 0.36];
 
-fn answer(data: &str) -> String {
-    let runs = Runs::new();
-    learned(&runs, "a", &[("0.1", "32", &OWN), ("0.01", "32", &OTHER)]);
+/// What a run's environment says of its rows: how many validate, how many train, and the digest of which.
+type Rows = (u32, u32, String);
+
+/// Two settings of five seeds each, whose rows are known by seed; `data` is added to their specs.
+fn sweep(runs: &Runs, name: &str, data: &str, rows: impl Fn(usize) -> Rows) {
+    learned(runs, name, &[("0.1", "32", &OWN), ("0.01", "32", &OTHER)]);
     for trial in 0..10 {
-        let path = format!("a/S/{trial:03}/spec.toml");
-        let spec = std::fs::read_to_string(runs.path(&path)).unwrap();
-        runs.write(&path, &(spec + data));
+        let folder = format!("{name}/S/{trial:03}");
+        let spec = fs::read_to_string(runs.path(&format!("{folder}/spec.toml"))).unwrap();
+        runs.write(&format!("{folder}/spec.toml"), &(spec + data));
+        let (validate, train, digest) = rows(trial / 2);
+        let split = if digest.is_empty() { String::new() } else { format!("split_digest = \"{digest}\"\n") };
+        let text = format!("[data]\nrows_to_train_on = {train}\nrows_to_validate_on = {validate}\n{split}");
+        runs.write(&format!("{folder}/environment.toml"), &text);
     }
+}
+
+fn answer(data: &str, rows: impl Fn(usize) -> Rows) -> String {
+    let runs = Runs::new();
+    sweep(&runs, "a", data, rows);
     runs.answer(&["a"], 120)
 }
 
-/// The corrected resampled t-test of Nadeau and Bengio (2003): the variance times 1/n + 0.2/0.8, computed in Python.
+/// The corrected resampled t-test of Nadeau and Bengio (2003): the variance times 1/n + 20/80, computed with scipy 1.17.
 #[test]
 fn seeds_that_redraw_the_split_have_wider_intervals() {
-    insta::assert_snapshot!(answer("[data.csv]\npath = \"a.csv\"\nvalidation_fraction = 0.2\n"), @r"
+    insta::assert_snapshot!(answer("", |seed| (20, 80, seed.to_string())), @r"
     best: #0 lr 0.1, validation loss 0.33 [0.28, 0.38], n 5;
       better than all others, of which #5 is next (paired difference 0.038 [0.014, 0.062], p 0.012)
       RUNS/a/S/000
@@ -31,21 +46,148 @@ fn seeds_that_redraw_the_split_have_wider_intervals() {
       Student's intervals assume normally distributed values
       seeds draw other validation rows from the same data: intervals and p allow for the training rows that they share (Nadeau and Bengio, 2003)
     ");
-    // With a test part, 0.2/0.7.
-    let text = answer("[data.split]\nvalidation = 0.2\ntest = 0.1\n");
+    // A test part, whatever the spec says of fractions: 20/70.
+    let text = answer("", |seed| (20, 70, seed.to_string()));
     assert!(text.contains("validation loss 0.33 [0.28, 0.38], n 5;\n  better than all others, of which #5 is next (paired difference 0.038 [0.013, 0.063], p 0.014)"), "{text}");
 }
 
-/// Of one split for all seeds, of validation rows in a file of their own, and of rows that are drawn anew, seeds are independent.
+/// A few groups of unequal size, of which a fraction of 0.1 takes one or two: what counts is the rows that each seed got, 0.4265 as
+/// a mean. Expected values by numpy and scipy 1.17: the mean of the ratios, `stats.t.ppf` and `stats.t.sf`.
 #[test]
-fn seeds_of_one_split_are_independent() {
-    let plain = answer("");
-    assert!(plain.contains("validation loss 0.330 [0.296, 0.364], n 5;\n  better than all others, of which #5 is next (paired difference 0.038 [0.022, 0.054], p 0.003)"), "{plain}");
-    for data in [
-        "[data.csv]\npath = \"a.csv\"\nvalidation_path = \"b.csv\"\n",
-        "[data.split]\nvalidation = 0.2\ntest = 0.1\nseed = 1\n",
-        "[data.synthetic_regression]\nnoise = 0.1\nvalidation_rows = 100\n",
-    ] {
-        assert_eq!(answer(data), plain, "{data}");
+fn unequal_groups_count_by_their_rows() {
+    let runs = Runs::new();
+    let parts = [(90, 270), (40, 320), (200, 160), (90, 270), (30, 330)];
+    sweep(&runs, "a", "[data.csv]\nvalidation_fraction = 0.1\ngroup = \"g\"\n", |seed| {
+        (parts[seed].0, parts[seed].1, seed.to_string())
+    });
+    let shown = Sandbox::new("").runner(&["show", &runs.named("a/S"), "--json"]).stdout;
+    let shown: serde_json::Value = serde_json::from_str(&shown).unwrap();
+    let settings = &shown["rankings"][0]["settings"];
+    let expected = [
+        (0, "low", 0.26981538148528744),
+        (0, "high", 0.3901846185147125),
+        (1, "low", 0.2866579405318239),
+        (1, "high", 0.44934205946817607),
+        (1, "difference_low", 0.009346390291868383),
+        (1, "difference_high", 0.06665360970813161),
+        (1, "p_value", 0.021165253924634347),
+    ];
+    for (setting, figure, value) in expected {
+        let found = settings[setting][figure].as_f64().unwrap();
+        assert!((found - value).abs() < 1e-9, "{setting} {figure}: {found}");
     }
+}
+
+const SAME_ROWS: &str =
+    "seeds validate on the same rows: intervals and p are of what seeds draw; other rows may rank otherwise";
+
+/// Seeds of one split are independent, and tell nothing of other rows: a line says so, with what would tell.
+#[test]
+fn seeds_of_one_split_tell_nothing_of_other_rows() {
+    let text = answer("", |_| (20, 80, "a".to_owned()));
+    let verdict = format!(
+        "best: #0 lr 0.1, validation loss 0.330 [0.296, 0.364], n 5;\n  better than all others, of which #5 is next \
+         (paired difference 0.038 [0.022, 0.054], p 0.003)\n  {SAME_ROWS} (`data.split.seed=0..5` draws others, `data.folds` \
+         takes all in turn)\n  RUNS/"
+    );
+    assert!(text.starts_with(&verdict), "{text}");
+    // Rows in a file of their own, and rows in their order.
+    let of_file = answer("", |_| (20, 80, String::new()));
+    assert!(of_file.contains(&format!("\n  {SAME_ROWS}\n")), "{of_file}");
+    let in_order = answer("[data.split]\nshuffle = false\n", |_| (20, 80, "a".to_owned()));
+    let words = "\n  seeds have the same rows: intervals and p are of what seeds draw, not of other times\n";
+    assert!(in_order.contains(words), "{in_order}");
+    // Nothing where each seed has its own rows, drawn from a table or made, or where that is not known.
+    let others = [
+        answer("", |seed| (20, 80, seed.to_string())),
+        answer("[data.synthetic_regression]\nnoise = 0.1\n", |seed| (20, 80, seed.to_string())),
+    ];
+    others.iter().for_each(|text| assert!(!text.contains("the same rows"), "{text}"));
+    let unknown = Runs::new();
+    learned(&unknown, "a", &[("0.1", "32", &OWN), ("0.01", "32", &OTHER)]);
+    assert!(!unknown.answer(&["a"], 120).contains("the same rows"));
+    // Made rows share nothing.
+    assert!(others[1].contains("[0.022, 0.054], p 0.003"), "{}", others[1]);
+}
+
+/// Every output with a verdict or an interval has the line.
+#[test]
+fn all_outputs_say_of_which_rows_they_are() {
+    let runs = Runs::new();
+    sweep(&runs, "a", "", |_| (20, 80, "a".to_owned()));
+    sweep(&runs, "b", "", |_| (20, 80, "a".to_owned()));
+    let (place, [a, b]) = (Sandbox::new(""), ["a/S", "b/S"].map(|name| runs.named(name)));
+    let ran = |arguments: &[&str]| {
+        let ended = place.runner(arguments);
+        assert!(ended.code == Some(0), "{ended:?}");
+        ended
+    };
+    let pivot = ran(&["compare", &a, "--pivot", "lr,width"]).stdout;
+    let gate = ran(&["compare", &a, "--fail-if", "mean(validation.loss) > 0.5"]).stdout;
+    let relative = ran(&["compare", &a, &b, "--fail-if", "mean(validation.loss) > 1.1 * baseline"]).stdout;
+    let against = ran(&["compare", &a, &b]).stdout;
+    for text in [pivot, gate, relative, against, ran(&["show", &a]).stdout] {
+        assert_eq!(text.matches(&format!("\n  {SAME_ROWS} (")).count(), 1, "{text}");
+    }
+    let warned = format!("warning: {SAME_ROWS} (");
+    for more in [&["--export", "md"][..], &["--export", "latex"], &["--export", "csv", "--by", "lr"]] {
+        let ended = ran(&[&["compare", &a], more].concat());
+        assert!(ended.stderr.starts_with(&warned), "{ended:?}");
+    }
+    assert!(ran(&["compare", &a, &b, "--export", "md"]).stderr.starts_with(&warned));
+    let shown: serde_json::Value = serde_json::from_str(&ran(&["show", &a, "--json"]).stdout).unwrap();
+    assert!(shown["rankings"][0]["caveats"][0].as_str().unwrap().starts_with(SAME_ROWS), "{shown}");
+    let page = ran(&["report", &a, "-o", "page.html"]);
+    let text = fs::read_to_string(place.path().join("page.html")).unwrap();
+    assert_eq!(text.matches(SAME_ROWS).count(), 1, "{page:?}");
+}
+
+/// Two sweeps whose validation rows differ are two tasks; with splits of each seed's own they are one.
+#[test]
+fn sweeps_of_other_validation_rows_are_other_tasks() {
+    let runs = Runs::new();
+    let seed = |seed: u32| format!("[data.split]\nseed = {seed}\n");
+    sweep(&runs, "a", &seed(7), |_| (20, 80, "a".to_owned()));
+    sweep(&runs, "b", &seed(8), |_| (20, 80, "b".to_owned()));
+    sweep(&runs, "own", "", |seed| (20, 80, seed.to_string()));
+    sweep(&runs, "own2", "", |seed| (20, 80, seed.to_string()));
+    sweep(&runs, "moved", "", |seed| (20, 80, (seed + 1).to_string()));
+    let place = Sandbox::new("");
+    let compared = |first: &str, second: &str, more: &[&str]| {
+        let paths = [first, second].map(|name| runs.named(name));
+        place.runner(&[&["compare", &paths[0], &paths[1]], more].concat())
+    };
+    let gate = ["--fail-if", "mean(validation.loss) > 1.02 * baseline"];
+    let way_out = "the same seeds, and the same `data.split.seed` or none, give the same rows";
+    // Other seeds of the split; a split for each seed against one; the same seeds, for which rows.csv has other rows.
+    for (first, second) in [("a", "b"), ("a", "own"), ("own", "moved")] {
+        let text = compared(first, second, &[]).stdout;
+        let words = format!(
+            "2 tasks, whose metrics are not comparable: the validation rows differ (first; second): {way_out}\n\n2 shared \
+             settings, validation loss: second better in 0, worse in 0, unclear in 2\n"
+        );
+        assert!(text.starts_with(&words) && !text.contains("p-value") && !text.contains("Holm"), "{text}");
+        let ended = compared(first, second, &gate);
+        let refused = format!(
+            "error: 2 tasks, whose metrics are not comparable: the validation rows differ\n  = hint: {way_out}\n"
+        );
+        assert_eq!((ended.code, ended.stderr), (Some(2), refused), "{}", ended.stdout);
+    }
+    let text = compared("own", "own2", &[]).stdout;
+    assert!(text.starts_with("2 shared settings") && text.contains("paired by seed"), "{text}");
+    assert_eq!(compared("own", "own2", &gate).code, Some(0));
+}
+
+/// A loss of the rows that trained ranks by fit: a line says so, and what would set rows aside.
+#[test]
+fn a_ranking_by_training_loss_is_of_fit() {
+    let runs = Runs::new();
+    learned(&runs, "a", &[("0.1", "32", &OWN), ("0.01", "32", &OTHER)]);
+    for (trial, loss) in (0..10).zip(OWN.into_iter().zip(OTHER).flat_map(|(own, other)| [own, other])) {
+        let summary = format!("run,status,devices_used,epoch_train_loss\n{trial},finished,cpu,{loss}\n");
+        runs.write(&format!("a/S/{trial:03}/summary.csv"), &summary);
+    }
+    let text = runs.answer(&["a"], 120);
+    let words = "\n  train loss is fit to the rows that train, and no prediction of others (`data.split.validation=0.2` sets rows aside)\n  RUNS";
+    assert!(text.starts_with("best: #0 lr 0.1, train loss 0.330 ") && text.contains(words), "{text}");
 }

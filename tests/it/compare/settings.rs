@@ -31,7 +31,8 @@ fn a_run_beside_a_sweep_is_of_its_setting() {
     };
     let text = compare(&[]);
     assert!(text.lines().next().is_some_and(|best| best.contains(", n 4;")), "{text}");
-    assert!(text.contains("\nwhich axis matters: shares of the variance, means by value\n  lr "), "{text}");
+    let shares = "\nwhich axis matters over the 2 seeds that all settings share: shares of the variance, means by value\n  lr ";
+    assert!(text.contains(shares), "{text}");
     let measured = compare(&["--metric", "steps_per_s"]);
     assert!(measured.lines().next().is_some_and(|best| best.ends_with(", n 2;")), "{measured}");
     assert!(
@@ -279,4 +280,29 @@ fn a_sweep_that_takes_no_repeats_names_a_command() {
         let compared = place.runner(&["compare", repeated.stdout.trim()]).stdout;
         assert!(compared.contains(", n 5") && !compared.contains("repeat it with"), "{compared}");
     }
+}
+
+/// Two sweeps over seeds that differ in a key: it is a column, as of two runs, of the table, of exports and of the page.
+#[test]
+fn a_key_in_which_sweeps_differ_is_a_column() {
+    let place = Sandbox::new(SPEC);
+    for more in [["optimizer.sgd.lr=0.1", "name=x"], ["optimizer.sgd.lr=0.01", "name=y"]] {
+        let ended =
+            place.runner(&[&["run", "spec.toml", "seed=0..2", "--runs-dir=r", "-q"], &more[..]].concat());
+        assert_eq!(ended.code, Some(0), "{ended:?}");
+    }
+    let ran = |arguments: &[&str]| {
+        let ended = place.runner(arguments);
+        assert_eq!(ended.code, Some(0), "{ended:?}");
+        ended.stdout
+    };
+    let text = ran(&["compare", "r"]);
+    assert!(text.starts_with("best: #") && text.lines().next().unwrap().contains(" lr 0."), "{text}");
+    let title = text.lines().find(|line| line.starts_with(" #  input")).unwrap();
+    assert_eq!(title.split_whitespace().take(4).collect::<Vec<_>>(), ["#", "input", "lr", "n"], "{text}");
+    let exported = ran(&["compare", "r", "--export", "csv"]);
+    assert!(exported.lines().next().unwrap().contains(",optimizer.sgd.lr,"), "{exported}");
+    let page = ran(&["report", "r", "-o", "page.html"]);
+    let page = fs::read_to_string(place.path().join("page.html")).unwrap_or(page);
+    assert!([" A lr 0.1", " B lr 0.01"].iter().all(|name| page.contains(name)), "{page}");
 }

@@ -58,6 +58,18 @@ pub fn digest_of_files<'a>(source: &Source, files: impl IntoIterator<Item = &'a 
     Some(in_hex(&hash))
 }
 
+impl Dataset {
+    /// The digest of which rows of its source validate, are for a test, or come later; `None` if all of them train.
+    pub fn split_digest(&self) -> Option<String> {
+        let mut hash = XxHash3_64::new();
+        for part in &*self.apart {
+            hash.write(&(part.len() as u64).to_le_bytes());
+            part.iter().for_each(|row| hash.write(&row.to_le_bytes()));
+        }
+        self.apart.iter().any(|part| !part.is_empty()).then(|| in_hex(&hash))
+    }
+}
+
 fn in_hex(hash: &XxHash3_64) -> String {
     format!("{:016x}", hash.finish())
 }

@@ -31,6 +31,7 @@ impl Comparison {
         for ranking in &rankings {
             let mut text = if rankings.len() > 1 { self.task_name(ranking) } else { String::new() };
             text += &self.verdict(ranking, width);
+            text.extend(self.caveats_of(ranking).iter().map(|words| format!("  {words}\n")));
             text += &self.best_run(ranking);
             text += &self.repeat_it(ranking);
             text += &self.better_stopped(ranking);

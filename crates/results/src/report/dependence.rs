@@ -1,16 +1,24 @@
 //! What the values of a setting, one for each seed or fold, have in common: that decides which intervals hold.
 
+use std::collections::BTreeSet;
+
 use super::{
-    grouping::distinct,
+    grouping::{distinct, grouped},
     metric::Metric,
-    run::{FOLD, Run},
+    run::{FOLD, Run, mean},
 };
+
+/// The environment's number of rows that validate.
+const VALIDATION_ROWS: &str = "data.rows_to_validate_on";
 
 /// What the values of a setting have in common.
 #[derive(Clone, Copy, Debug, PartialEq, PartialOrd)]
 pub(super) enum Dependence {
     Independent,
-    /// Each is of another random split of the same rows: the number of validation rows over that of training rows.
+    /// All seeds validate on the same rows. Their values vary as far as what seeds draw makes them; other rows are another matter.
+    SameRows,
+    /// Each is of another random split of the same rows: the number of validation rows over that of training rows, the mean over
+    /// the splits. With few groups of unequal size that differs from split to split, and is far from the fractions of the spec.
     Redrawn(f64),
     /// They are of folds in the order of rows. Each fold trains on the rows of those before it and on more, at a later time, so their
     /// values are neither independent nor of one distribution: no formula for an interval holds. In its place is their range.
@@ -22,46 +30,94 @@ impl Dependence {
     pub(super) fn or(self, other: Self) -> Self {
         if self < other { other } else { self }
     }
+
+    /// What the samples of the runs of a setting have in common; `each` says what a sample is.
+    pub(super) fn new(each: &str, runs: &[Run], places: &[usize]) -> Self {
+        match each {
+            "fold" if places.iter().any(|&place| runs[place].fold_in_order().is_some()) => Self::InOrder,
+            "seed" => Self::of_seeds(runs, places),
+            _ => Self::Independent,
+        }
+    }
+
+    fn of_seeds(runs: &[Run], places: &[usize]) -> Self {
+        let by_seed = rows_by_seed(runs, places);
+        let is_alike = by_seed.windows(2).all(|pair| pair[0].1 == pair[1].1);
+        // Folds of a seed, and rows that are drawn anew, share none of their validation rows with others.
+        let is_split = |run: &Run| run.axis("data.folds").is_none() && !run.draws_rows();
+        match by_seed.len() {
+            0 | 1 => Self::Independent,
+            _ if is_alike => Self::SameRows,
+            _ if places.iter().all(|&place| is_split(&runs[place])) => {
+                let own = places.iter().map(|&place| &runs[place]);
+                let of_splits = grouped(own.filter_map(|run| Some((run.validation_rows()?, run))));
+                let shares = of_splits.iter().filter_map(|(_, runs)| runs[0].validation_share());
+                Self::Redrawn(mean(&shares.collect::<Vec<_>>()))
+            }
+            _ => Self::Independent,
+        }
+    }
 }
 
-/// What a sample of these runs is, and what samples have in common.
-pub(super) fn samples_of(runs: &[Run], places: &[usize], metric: &Metric) -> (&'static str, Dependence) {
+/// What a sample of these runs is.
+pub(super) fn sample_of(runs: &[Run], places: &[usize], metric: &Metric) -> &'static str {
     let seeds = || places.iter().filter_map(|&place| runs[place].seeds());
     let are_several =
         |part: usize| seeds().any(|own| seeds().next().is_some_and(|first| own[part] != first[part]));
-    let each = match metric.is_learned {
+    match metric.is_learned {
         false => "run",
         true if are_several(1) && !are_several(0) => "fold",
         true => "seed",
-    };
-    let splits = distinct(places.iter().filter_map(|&place| runs[place].split_seed())).len();
-    let redrawn = places.iter().filter_map(|&place| redrawn_share(&runs[place]));
-    let dependence = match each {
-        "fold" if places.iter().any(|&place| runs[place].fold_in_order().is_some()) => Dependence::InOrder,
-        "seed" if splits > 1 => {
-            redrawn.map(Dependence::Redrawn).fold(Dependence::Independent, Dependence::or)
-        }
-        _ => Dependence::Independent,
-    };
-    (each, dependence)
+    }
 }
 
-/// If a seed draws a run's validation rows from a table that all seeds share: their number over that of training rows. `None` also of
-/// folds, and of rows in their order.
-fn redrawn_share(run: &Run) -> Option<f64> {
-    let spec = run.spec.as_ref()?;
-    if spec.get("data.folds").is_some() || spec.get("data.split.shuffle") == Some("false") {
-        return None;
+/// What the validation rows of a run are known by, among the runs of a task.
+type ValidationRows<'a> = [&'a str; 2];
+
+/// The validation rows of each seed, where they are recorded: several of one with several folds.
+fn rows_by_seed<'a>(runs: &'a [Run], places: &[usize]) -> Vec<(String, BTreeSet<ValidationRows<'a>>)> {
+    let own = places.iter().map(|&place| &runs[place]);
+    let known = own.filter_map(|run| {
+        let [seed, _] = run.seeds()?;
+        Some((seed, run.validation_rows()?))
+    });
+    grouped(known).into_iter().map(|(seed, rows)| (seed, rows.into_iter().collect())).collect()
+}
+
+/// Whether two settings validate on different rows, so that these may make their difference. Seeds that both have must have the same
+/// rows in both. If they share no seed, each may have splits of its own, of which its values are a sample; one split is none.
+pub(super) fn have_other_rows(own: (&[Run], &[usize]), other: (&[Run], &[usize])) -> bool {
+    let [own, other] = [own, other].map(|(runs, places)| rows_by_seed(runs, places));
+    let differ = |own: &BTreeSet<_>, other: &BTreeSet<_>| !own.is_subset(other) && !other.is_subset(own);
+    let rows_of = |seed: &str| other.iter().find(|(own, _)| own == seed).map(|(_, rows)| rows);
+    let shared: Vec<_> = own.iter().filter_map(|(seed, rows)| Some((rows, rows_of(seed)?))).collect();
+    if !shared.is_empty() {
+        return shared.into_iter().any(|(own, other)| differ(own, other));
     }
-    let fraction = |key: &str| spec.get(key)?.parse::<f64>().ok();
-    let of_source = |source: &str| fraction(&format!("data.{source}.validation_fraction"));
-    let of_sources = || ["csv", "idx", "npy", "parquet"].into_iter().find_map(of_source);
-    let validation = fraction("data.split.validation").or_else(of_sources).filter(|own| *own > 0.0)?;
-    let test = fraction("data.split.test").unwrap_or(0.0);
-    Some(validation / (1.0 - validation - test))
+    let are_one = |all: &[(String, BTreeSet<_>)]| distinct(all.iter().map(|(_, rows)| rows)).len() == 1;
+    let [all, of_other] = [&own, &other].map(|all| all.iter().flat_map(|(_, rows)| rows).copied().collect());
+    (are_one(&own) || are_one(&other)) && differ(&all, &of_other)
 }
 
 impl Run {
+    /// `None` if that is not recorded.
+    fn validation_rows(&self) -> Option<ValidationRows<'_>> {
+        self.fact(VALIDATION_ROWS)?;
+        // Rows that seeds draw are known by their own digest.
+        let drawn = self.digest().filter(|_| self.draws_rows());
+        Some([drawn.unwrap_or_default(), self.fact("data.split_digest").unwrap_or_default()])
+    }
+
+    /// The number of validation rows over that of training rows.
+    fn validation_share(&self) -> Option<f64> {
+        Some(self.environment_number(VALIDATION_ROWS)? / self.environment_number("data.rows_to_train_on")?)
+    }
+
+    /// Whether its validation rows are some of the rows of its source.
+    pub(super) fn is_split(&self) -> bool {
+        self.fact("data.split_digest").is_some()
+    }
+
     /// The fold that validates, if folds are in the order of rows.
     pub(super) fn fold_in_order(&self) -> Option<u32> {
         let is_in_order = self.axis("data.split.shuffle") == Some("false");

@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, path::Path};
 
 use super::{
     grouping::{distinct, grouped},
-    run::Run,
+    run::{Run, varies_setting},
 };
 use crate::files::{LAYERS, Leaves, is_of_layers};
 
@@ -108,15 +108,17 @@ fn is_length(key: &str) -> bool {
 }
 
 /// Keys that distinguish runs: the sweeps' axes in order, and by how much trials were extended beyond the
-/// sweep. If there are single runs, also everything else in which their specs differ.
+/// sweep. If there are single runs, or trials of several sweeps, also everything else in which their specs differ.
 pub(super) fn axes(runs: &[Run], spec: &[Difference]) -> Vec<String> {
     let swept = runs.iter().flat_map(|run| &run.axes).map(|(key, _)| key.as_str());
     let is_alone = runs.iter().any(|run| run.sweep.is_none());
+    let are_several = distinct(runs.iter().map(|run| run.sweep.as_deref())).len() > 1;
+    let tells_sweeps = |key: &str| are_several && varies_setting(key) && key != "name";
     let with_spec: Vec<&Run> = runs.iter().filter(|run| run.spec.is_some()).collect();
     let have_axis = |axis: &str| with_spec.iter().all(|run| run.axes.iter().any(|(own, _)| own == axis));
     let is_named = |key: &str| key.match_indices('.').any(|(end, _)| have_axis(&key[..end]));
     let tells = |key: &&String| {
-        (is_alone || is_length(key))
+        (is_alone || is_length(key) || tells_sweeps(key))
             && !is_of_record(key)
             && !is_inferred(key)
             && !is_named(key)

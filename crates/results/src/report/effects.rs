@@ -1,6 +1,9 @@
 //! Which axis matters: the analysis of variance of a complete grid, else an estimate.
 
-use std::{collections::HashMap, path::Path};
+use std::{
+    collections::{HashMap, HashSet},
+    path::Path,
+};
 
 use super::{
     additive::{self, Point},
@@ -15,9 +18,13 @@ use super::{
 use crate::{
     files::{Texts, csv_file, csv_lines},
     host::escape_line,
+    run::SeedAndFolds,
     spec::Monitor,
     units,
 };
+
+/// What samples are of.
+type Seeds<'a> = HashSet<Option<&'a SeedAndFolds>>;
 
 /// Values of an axis that are shown.
 const MOST_LEVELS: usize = 4;
@@ -40,6 +47,8 @@ pub(super) struct Effects {
     pub(super) rest: Vec<(String, f64, &'static str)>,
     /// What an estimate is from, and of ranks; none for the analysis of a complete grid.
     pub(super) estimate: Option<String>,
+    /// ` over the 2 seeds that all settings share`, where some have more: others would be of the seeds as well.
+    pub(super) seeds: String,
 }
 
 impl Effects {
@@ -48,9 +57,11 @@ impl Effects {
     /// # Errors
     /// A sentence on why the shares are not known.
     pub(super) fn new(comparison: &Comparison, ranking: &Ranking) -> Option<Result<Self, String>> {
-        let (runs, from) = match first_rung(comparison, ranking) {
-            Some((epoch, runs)) => (runs, Some(format!(" in epoch {epoch}"))),
-            None => (points(ranking), None),
+        let rung = first_rung(comparison, ranking);
+        let (shared, seeds) = if rung.is_none() { shared_seeds(ranking) } else { (None, String::new()) };
+        let (runs, from) = match rung {
+            Some((epoch, runs)) => (runs, format!(" in epoch {epoch}")),
+            None => (points(ranking, None), String::new()),
         };
         let settings = additive::settings(&runs);
         let can_tell = |key: usize| !ranking.metric.is_learned || concerns_learning(&ranking.keys[key]);
@@ -60,13 +71,23 @@ impl Effects {
         if settings.len() < 3 || axes == 0 || (axes == 1 && settings.len() == runs.len()) {
             return None;
         }
-        if from.is_none()
+        if from.is_empty()
             && let Some(words) = same_values(comparison, ranking)
         {
             return Some(Err(words));
         }
-        let analysis = if from.is_none() { of_grid(ranking) } else { None };
-        Some(analysis.unwrap_or_else(|| Self::estimate(ranking, &settings, &from.unwrap_or_default())))
+        match shared.as_ref().map(HashSet::len) {
+            Some(0) => return Some(Err("the settings share no seed".to_owned())),
+            Some(1) if axes == 1 => return Some(Err("the settings share one seed alone".to_owned())),
+            _ => {}
+        }
+        let shared = shared.as_ref();
+        let analysis = if from.is_empty() { of_grid(ranking, shared) } else { None };
+        let analysis = analysis.unwrap_or_else(|| match shared {
+            None => Self::estimate(ranking, &settings, &from),
+            Some(_) => Self::estimate(ranking, &additive::settings(&points(ranking, shared)), &from),
+        });
+        Some(analysis.map(|effects| Self { seeds, ..effects }))
     }
 
     fn estimate(ranking: &Ranking, settings: &[Point<'_>], from: &str) -> Result<Self, String> {
@@ -87,6 +108,7 @@ impl Effects {
                 "estimated from {}{from}",
                 units::counted(settings.len() as u64, "setting")
             )),
+            seeds: String::new(),
         })
     }
 }
@@ -113,12 +135,41 @@ fn same_values(comparison: &Comparison, ranking: &Ranking) -> Option<String> {
     })
 }
 
+/// The seeds that all settings have, and words on them; none where these are all seeds.
+fn shared_seeds(ranking: &Ranking) -> (Option<Seeds<'_>>, String) {
+    let mut of_settings = ranking
+        .settings
+        .iter()
+        .map(|own| own.samples.iter().map(|(of, _)| of.as_ref()).collect::<Seeds<'_>>());
+    let (Some(mut shared), true) = (of_settings.next(), ranking.metric.is_learned) else {
+        return (None, String::new());
+    };
+    let first = shared.len();
+    let mut are_all = true;
+    for own in of_settings {
+        are_all &= own.len() == first && own.is_subset(&shared);
+        shared.retain(|seed| own.contains(seed));
+    }
+    let words = match shared.len() {
+        _ if are_all => return (None, String::new()),
+        1 => format!(" over the one {} that all settings share", ranking.each),
+        count => format!(" over the {count} {}s that all settings share", ranking.each),
+    };
+    (Some(shared), words)
+}
+
+/// The samples of a setting that are of these seeds, or all.
+fn values_of<'a>(setting: &'a Candidate, seeds: Option<&'a Seeds<'a>>) -> impl Iterator<Item = f64> + 'a {
+    let is_of = move |of: &Option<SeedAndFolds>| seeds.is_none_or(|seeds| seeds.contains(&of.as_ref()));
+    setting.samples.iter().filter(move |(of, _)| is_of(of)).map(|(_, value)| *value)
+}
+
 /// The runs of a ranking's settings. An axis does not vary where it is empty.
-fn points(ranking: &Ranking) -> Vec<Point<'_>> {
+fn points<'a>(ranking: &'a Ranking, seeds: Option<&'a Seeds<'a>>) -> Vec<Point<'a>> {
     let mut points = Vec::new();
     for setting in &ranking.settings {
         let values: Vec<Option<&str>> = setting.values.iter().map(|value| known(value)).collect();
-        points.extend(setting.samples.iter().map(|(_, value)| (values.clone(), *value)));
+        points.extend(values_of(setting, seeds).map(|value| (values.clone(), value)));
     }
     points
 }
@@ -157,15 +208,15 @@ fn first_rung<'a>(comparison: &'a Comparison, ranking: &'a Ranking) -> Option<(S
 }
 
 /// The analysis of variance, if the settings are a complete grid whose settings ran equally often, or of one axis.
-fn of_grid(ranking: &Ranking) -> Option<Result<Effects, String>> {
+fn of_grid(ranking: &Ranking, seeds: Option<&Seeds<'_>>) -> Option<Result<Effects, String>> {
     let settings = &ranking.settings;
-    let values = |setting: &Candidate| -> Vec<f64> { setting.samples.iter().map(|(_, v)| *v).collect() };
+    let values = |setting: &Candidate| -> Vec<f64> { values_of(setting, seeds).collect() };
     let levels = |key: usize| distinct(settings.iter().map(|setting| &setting.values[key])).len();
     // Settings that were drawn may have a product of levels that no integer holds.
     let cells = (0..ranking.keys.len()).map(levels).fold(1, usize::saturating_mul);
     let several = (0..ranking.keys.len()).filter(|&key| levels(key) > 1).count() > 1;
-    let is_uneven = settings.iter().any(|setting| setting.samples.len() != settings[0].samples.len());
-    if settings.len() != cells || (several && is_uneven) {
+    let is_uneven = || settings.iter().any(|setting| setting.samples.len() != settings[0].samples.len());
+    if settings.len() != cells || (several && seeds.is_none() && is_uneven()) {
         return None;
     }
     let all: Vec<f64> = settings.iter().flat_map(values).collect();
@@ -178,7 +229,7 @@ fn of_grid(ranking: &Ranking) -> Option<Result<Effects, String>> {
     let axes: Vec<Effect> = (0..ranking.keys.len())
         .map(|key| {
             let by_level = grouped(
-                settings.iter().flat_map(|s| s.samples.iter().map(move |(_, v)| (&s.values[key], *v))),
+                settings.iter().flat_map(|s| values_of(s, seeds).map(move |value| (&s.values[key], value))),
             );
             let share = by_level.iter().map(|(_, values)| of_group(values)).sum();
             let levels = by_level.iter().map(|(level, values)| ((*level).clone(), mean(values)));
@@ -195,7 +246,7 @@ fn of_grid(ranking: &Ranking) -> Option<Result<Effects, String>> {
         let name = if ranking.metric.is_learned { format!("{}s", ranking.each) } else { "noise".to_owned() };
         rest.push((name, (1.0 - between).max(0.0), ""));
     }
-    Some(Ok(Effects { axes, rest, estimate: None }))
+    Some(Ok(Effects { axes, rest, estimate: None, seeds: String::new() }))
 }
 
 impl Comparison {
@@ -212,11 +263,11 @@ impl Comparison {
             if !effect.are_ranges {
                 levels.sort_by(|a, b| metric.cost(a.1).total_cmp(&metric.cost(b.1)));
             }
-            let more = if levels.len() > MOST_LEVELS { ", ..." } else { "" };
+            let more = units::and_more(levels.len().saturating_sub(MOST_LEVELS));
             let shown = levels.iter().take(MOST_LEVELS);
             let words =
                 shown.map(|(level, value)| format!("{}: {}", escape_line(level), metric.word(*value)));
-            [key.to_owned(), units::percent(effect.share), words.collect::<Vec<_>>().join(", ") + more]
+            [key.to_owned(), units::percent(effect.share), words.collect::<Vec<_>>().join(", ") + &more]
         };
         let axes =
             short(&ranking.keys).into_iter().zip(&effects.axes).filter(|(_, effect)| effect.levels.len() > 1);
@@ -226,10 +277,13 @@ impl Comparison {
         let lines: Vec<[String; 3]> = axes.map(of_axis).chain(rest).collect();
         let width = |i: usize| lines.iter().map(|line| line[i].chars().count()).max().unwrap_or(0);
         let [first, second] = [0, 1].map(width);
+        let seeds = &effects.seeds;
         let mut text = match &effects.estimate {
-            None => "\nwhich axis matters: shares of the variance, means by value\n".to_owned(),
+            None => format!("\nwhich axis matters{seeds}: shares of the variance, means by value\n"),
             Some(how) => {
-                format!("\nwhich axis matters, {how}: shares of the variance of ranks, medians by value\n")
+                format!(
+                    "\nwhich axis matters, {how}{seeds}: shares of the variance of ranks, medians by value\n"
+                )
             }
         };
         for [name, share, words] in lines {

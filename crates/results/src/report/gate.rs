@@ -3,12 +3,13 @@
 
 use super::{
     ReportError,
+    caveats::SAME_ROWS,
     comparison::Comparison,
     configurations::FINISHED,
     dependence::Dependence,
     difference_of_means::{ALPHA, MeanDifference, Sample},
     filter::Operator,
-    matched::{Matched, Pair},
+    matched::{Matched, OTHER_ROWS, Pair},
     metric::Metric,
     ranking::Candidate,
     statistics::{Estimate, fewest},
@@ -191,12 +192,8 @@ pub fn gate(
     let all = Comparison::from_runs(runs.cloned().collect());
     if !condition.metric.is_learned {
         warnings.extend(all.warning().into_iter().chain(all.builds()));
-    } else if let Some(message) =
-        all.task_difference(Some(&condition.metric)).filter(|_| condition.is_relative)
-    {
-        return Err(ReportError::query(message, Some("hold runs against a baseline of their own task")));
     }
-    let matched = Matched::new(own, base.unwrap_or(own), &condition.metric, by)?;
+    let matched = matched(&condition, &all, own, base, by)?;
     let mut verdict = Verdict { text: format!("fail if {text}\n"), fails: false, warnings };
     // With many equal settings, one is more likely to differ by chance (Bonferroni correction).
     let count = matched.pairs.len();
@@ -215,6 +212,8 @@ pub fn gate(
         verdict.text += &format!("  {}: no run of it finished: fails\n", matched.words(&lost.values));
         verdict.fails = true;
     }
+    let caveats = matched.caveats(&condition.metric, own, base.unwrap_or(own));
+    verdict.text.extend(caveats.iter().map(|words| format!("  {words}\n")));
     let covered = if count > 1 && has_intervals {
         let each = units::percent(1.0 - alpha);
         format!(": the intervals of {count} settings cover {each} each, 95 % together")
@@ -232,6 +231,28 @@ pub fn gate(
         verdict.warnings.push(format!("too few runs to decide {settings}"));
     }
     Ok(verdict)
+}
+
+/// The settings that are held against each other; `all` has the runs of both groups.
+///
+/// # Errors
+/// The two learn different tasks, or share no setting.
+fn matched(
+    Condition { metric, .. }: &Condition,
+    all: &Comparison,
+    own: &Comparison,
+    base: Option<&Comparison>,
+    by: &[String],
+) -> Result<Matched, ReportError> {
+    let learned = base.filter(|_| metric.is_learned);
+    if let Some(message) = learned.and_then(|_| all.task_difference(Some(metric))) {
+        return Err(ReportError::query(message, Some("hold runs against a baseline of their own task")));
+    }
+    let matched = Matched::new(own, base.unwrap_or(own), metric, by)?;
+    match learned.is_some_and(|base| matched.have_other_rows(own, base)) {
+        true => Err(ReportError::query(OTHER_ROWS, Some(SAME_ROWS))),
+        false => Ok(matched),
+    }
 }
 
 /// An interval for the median with error probability `alpha`.

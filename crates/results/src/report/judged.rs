@@ -104,7 +104,7 @@ impl Comparison {
     }
 
     /// What each task is judged by, with its runs.
-    fn judged(&self, question: &Question) -> Result<Vec<Judged>, ReportError> {
+    pub(super) fn judged(&self, question: &Question) -> Result<Vec<Judged>, ReportError> {
         let ranked_by = self.ranked_by(question.metric.as_deref())?;
         let tasks = self.tasks_of(ranked_by.as_ref()).places(self.runs.len());
         Ok(match ranked_by.filter(|_| question.metric.is_some()) {

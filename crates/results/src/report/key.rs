@@ -110,9 +110,7 @@ impl Key {
     pub(super) fn is_outcome(&self, runs: &[Run]) -> bool {
         let is_figure = |name: &String| {
             let is_set = |run: &Run| run.axis(name).is_some();
-            let comes_of = |run: &Run| {
-                run.learned(name).is_some() || run.figure(name).is_some() || exported(run, name).is_some()
-            };
+            let comes_of = |run: &Run| value(run, name).is_some() && run.fact(name).is_none();
             !WORDS.contains(&&**name) && !runs.iter().any(is_set) && runs.iter().any(comes_of)
         };
         self.0.iter().any(is_figure)

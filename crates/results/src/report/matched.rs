@@ -6,7 +6,9 @@ use super::{
     ReportError,
     answer::{more, p_value},
     apart::{Apart, SWEEPS},
+    caveats::{SAME_ROWS, caveats},
     comparison::Comparison,
+    dependence::have_other_rows,
     difference_of_means::{ALPHA, MeanDifference},
     export::{Format, written},
     grid::{self, Column},
@@ -27,6 +29,9 @@ const EVERYTHING: &str = "status";
 
 /// Columns behind the keys.
 const FIGURES: [&str; 5] = ["n", "first", "second", "difference", "p-value"];
+
+/// What two groups of different validation rows are.
+pub(super) const OTHER_ROWS: &str = "2 tasks, whose metrics are not comparable: the validation rows differ";
 
 /// Settings that two groups share.
 pub(super) struct Matched {
@@ -111,6 +116,18 @@ impl Matched {
         Ok(Self { keys, pairs, lost })
     }
 
+    /// Whether a setting validates on other rows in one group than in the other: that is another task.
+    pub(super) fn have_other_rows(&self, own: &Comparison, base: &Comparison) -> bool {
+        let is_so =
+            |pair: &Pair| have_other_rows((&own.runs, &pair.own.places), (&base.runs, &pair.base.places));
+        self.pairs.iter().any(is_so)
+    }
+
+    /// Sentences on what the intervals of both groups do not say.
+    pub(super) fn caveats(&self, metric: &Metric, own: &Comparison, base: &Comparison) -> Vec<String> {
+        caveats(metric, self.pairs.iter().flat_map(|pair| [(own, &pair.own), (base, &pair.base)]))
+    }
+
     /// `lr 0.01 width 32`; empty if no axis is shared.
     pub(super) fn name(&self, pair: &Pair) -> String {
         self.words(&pair.own.values)
@@ -131,8 +148,12 @@ pub struct Against<'a> {
     p: Vec<Option<f64>>,
     /// Which of the pairs are shown, in what order.
     shown: Vec<usize>,
+    /// Whether the two learn different tasks: then nothing tests their differences.
+    are_tasks: bool,
     /// Sentences about what makes the two no fair comparison.
     warnings: Vec<String>,
+    /// Sentences on what the intervals do not say.
+    caveats: Vec<String>,
     apart: Apart,
     base: &'a Comparison,
     own: &'a Comparison,
@@ -148,14 +169,21 @@ impl<'a> Against<'a> {
             None => own.judged_apart_from(base)?,
         };
         let matched = Matched::new(own, base, &metric, &[])?;
-        let known: Vec<f64> = matched.pairs.iter().filter_map(|pair| pair.difference.p).collect();
-        let mut corrected = holm(&known, known.len()).into_iter();
-        let p = matched.pairs.iter().map(|pair| pair.difference.p.and_then(|_| corrected.next()));
-        let p = p.collect();
         let pairs: Vec<_> = matched.pairs.iter().map(|pair| [&pair.base, &pair.own]).collect();
         let apart = Apart::new(&matched.keys, &pairs, [base, own], &metric);
-        let warnings = apart.task.iter().cloned().chain(judged_apart).collect();
-        let mut against = Self { p, shown: Vec::new(), warnings, apart, matched, metric, base, own };
+        let has_other_rows = apart.task.is_none() && metric.is_learned && matched.have_other_rows(own, base);
+        let rows = has_other_rows.then(|| format!("{OTHER_ROWS} (first; second): {SAME_ROWS}"));
+        let task = apart.task.iter().cloned().chain(rows);
+        let are_tasks = apart.task.is_some() || has_other_rows;
+        let tested = |pair: &Pair| pair.difference.p.filter(|_| !are_tasks);
+        let known: Vec<f64> = matched.pairs.iter().filter_map(tested).collect();
+        let mut corrected = holm(&known, known.len()).into_iter();
+        let p = matched.pairs.iter().map(|pair| tested(pair).and_then(|_| corrected.next()));
+        let p = p.collect();
+        let warnings = task.chain(judged_apart).collect();
+        let caveats = matched.caveats(&metric, own, base);
+        let mut against =
+            Self { p, shown: Vec::new(), are_tasks, warnings, caveats, apart, matched, metric, base, own };
         against.shown = against.order(question)?;
         Ok(against)
     }
@@ -195,7 +223,8 @@ impl<'a> Against<'a> {
         let is_in_order = pairs.iter().any(|pair| pair.own.is_in_order() || pair.base.is_in_order());
         let better = |sign: f64| {
             let differs = |(pair, p): &(&Pair, &Option<f64>)| {
-                let is_clear = p.map_or(is_in_order && pair.difference.excludes_0(), |p| p < ALPHA);
+                let is_clear =
+                    p.map_or(is_in_order && !self.are_tasks && pair.difference.excludes_0(), |p| p < ALPHA);
                 is_clear && sign * self.metric.cost(pair.difference.mean) < 0.0
             };
             pairs.iter().zip(&self.p).filter(differs).count()
@@ -209,6 +238,7 @@ impl<'a> Against<'a> {
             better(-1.0),
             pairs.len() - better(1.0) - better(-1.0)
         );
+        text.extend(self.caveats.iter().map(|words| format!("  {words}\n")));
         let of_base = pairs.iter().map(|pair| &pair.base).collect::<Vec<_>>();
         let of_own = pairs.iter().map(|pair| &pair.own).collect::<Vec<_>>();
         for (name, (group, shared)) in SWEEPS.iter().zip([(self.base, of_base), (self.own, of_own)]) {
@@ -230,16 +260,19 @@ impl<'a> Against<'a> {
                 format!("  differences of means, paired by fold [lowest, highest]\n{IN_ORDER}\n")
             }
             Some(pair) if tested().next().is_none() => format!("  {}\n", pair.too_few()),
-            _ => format!("  differences of means, {how} [95 %, Student]; p by Holm\n"),
+            _ => {
+                let p = if self.are_tasks { "" } else { "; p by Holm" };
+                format!("  differences of means, {how} [95 %, Student]{p}\n")
+            }
         };
         text += &last_epoch(&self.metric);
         section(&mut text, "differences of spec", self.apart.spec.clone());
         text
     }
 
-    /// Sentences about what makes the two no fair comparison; the text begins with them.
-    pub fn warnings(&self) -> &[String] {
-        &self.warnings
+    /// Sentences about what makes the two no fair comparison, with which the text begins, and about what the intervals do not say.
+    pub fn warnings(&self) -> impl Iterator<Item = &String> {
+        self.warnings.iter().chain(&self.caveats)
     }
 
     /// The table in a format of text.

@@ -5,6 +5,7 @@ mod answer;
 mod apart;
 mod architecture;
 mod best;
+mod caveats;
 mod class_table;
 mod cleaning;
 mod columns;

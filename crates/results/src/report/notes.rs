@@ -86,11 +86,10 @@ pub(super) fn notes(comparison: &Comparison, ranking: &Ranking) -> String {
         places.any(|&place| is_so(&comparison.runs[place]))
     };
     let divides = any_run(|run| run.axis("data.folds").is_some());
-    if ranking.each == "seed" && any_run(|run| run.fold_in_order().is_some()) {
-        text += "\n  seeds have the same rows in each fold: intervals and p are of what seeds draw, not of other times";
-    } else if ranking.each == "fold" || (ranking.each == "seed" && divides) {
+    let is_of_folds = ranking.each == "fold" || (ranking.each == "seed" && divides);
+    if is_of_folds && !any_run(|run| run.fold_in_order().is_some()) {
         text += "\n  folds share rows of training: the true intervals are wider, and p is larger (Nadeau and Bengio, 2003)";
-    } else if ranking.settings.iter().any(|setting| setting.dependence != Dependence::Independent) {
+    } else if ranking.settings.iter().any(|own| matches!(own.dependence, Dependence::Redrawn(_))) {
         text += "\n  seeds draw other validation rows from the same data: intervals and p allow for the training rows that they share \
                  (Nadeau and Bengio, 2003)";
     }

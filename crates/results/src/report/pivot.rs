@@ -22,7 +22,9 @@ impl Comparison {
             self.judged_apart(question).map(|words| format!("{words}\n")).into_iter().collect();
         for ranking in self.pivoted(question)? {
             let table = grid::table(&ranking.pivot(), 1, width);
-            sections.push(format!("{}\n{table}\n", self.verdict(&ranking, width)));
+            let caveats = self.caveats_of(&ranking).into_iter().map(|words| format!("  {words}\n"));
+            let caveats: String = caveats.collect();
+            sections.push(format!("{}{caveats}\n{table}\n", self.verdict(&ranking, width)));
         }
         Ok(sections.join("\n"))
     }

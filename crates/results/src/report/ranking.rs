@@ -4,7 +4,7 @@ use super::{
     ReportError,
     comparison::Comparison,
     configurations::{Configuration, FINISHED, STOPPED, of_runs},
-    dependence::{Dependence, samples_of},
+    dependence::{Dependence, sample_of},
     difference_of_means::{ALPHA, MeanDifference, ROUNDING, Sample},
     differences,
     grouping::{distinct, grouped},
@@ -121,14 +121,14 @@ impl Ranking {
         let is_folded = |axis: &&String| is_told(axis) && !by.iter().any(|key| key.stands_for(axis));
         let folded: Vec<&String> =
             comparison.axes.iter().filter(|_| !by.is_empty()).filter(is_folded).collect();
-        let (each, dependence) = samples_of(runs, places, metric);
+        let each = sample_of(runs, places, metric);
         let configurations = of_runs(&comparison.configurations, runs.len());
         let setting = |places: Vec<usize>| {
             let values =
                 (0..keys.len()).map(|key| value(key, &runs[places[0]]).unwrap_or_else(|| "-".to_owned()));
             let own = distinct(places.iter().filter_map(|&place| configurations[place]));
             let lost = own.into_iter().map(|index| comparison.configurations[index].lost).sum();
-            let own = Candidate::new(values.collect(), places, (runs, metric, each, dependence), &folded)?;
+            let own = Candidate::new(values.collect(), places, (runs, metric, each), &folded)?;
             Some(Candidate { lost, ..own })
         };
         let settings: Vec<Candidate> = groups.into_iter().filter_map(setting).collect();
@@ -221,10 +221,10 @@ impl Candidate {
     fn new(
         values: Vec<String>,
         places: Vec<usize>,
-        (runs, metric, each, dependence): (&[Run], &Metric, &str, Dependence),
+        (runs, metric, each): (&[Run], &Metric, &str),
         folded: &[&String],
     ) -> Option<Self> {
-        let known = places.into_iter().filter_map(|place| Some((place, metric.value(&runs[place])?)));
+        let known = places.iter().filter_map(|&place| Some((place, metric.value(&runs[place])?)));
         let mut known: Vec<(usize, f64)> = known.collect();
         let combination = |place: usize| folded.iter().map(|axis| runs[place].axis(axis)).collect::<Vec<_>>();
         let combined = grouped(known.iter().map(|&(place, value)| (combination(place), (place, value))));
@@ -235,6 +235,7 @@ impl Candidate {
         if of_samples.is_empty() {
             return None;
         }
+        let dependence = Dependence::new(each, runs, &places);
         let mean = MeanDifference::from_values(&of_samples, dependence);
         let fold = |place: usize| runs[place].fold_in_order();
         known.sort_by(|a, b| fold(b.0).cmp(&fold(a.0)).then(metric.cost(a.1).total_cmp(&metric.cost(b.1))));
@@ -263,6 +264,10 @@ impl Candidate {
     pub(super) fn minus(&self, other: &Self, factor: f64) -> MeanDifference {
         let dependence = self.dependence.or(other.dependence);
         MeanDifference::new(&self.samples, &other.samples, factor, dependence)
+    }
+
+    fn p_of_difference(&self, other: &Self) -> Option<f64> {
+        MeanDifference::p_of(&self.samples, &other.samples, self.dependence.or(other.dependence))
     }
 
     /// Whether its difference from the best is significant, or, of folds in the order of rows, of one sign on all of them.
@@ -346,15 +351,12 @@ fn compare_with_best(settings: &mut [Candidate]) -> usize {
         other.difference = Some(other.minus(best, 1.0));
     }
     // Pairs with the best setting come first; the others are needed only for their ranks.
-    let dependence = best.dependence;
-    let all: Vec<&[Sample]> =
-        std::iter::once(&*best).chain(&*others).map(|setting| &setting.samples[..]).collect();
+    let all: Vec<&Candidate> = std::iter::once(&*best).chain(&*others).collect();
     // A single value has no spread: of 100,000 settings with one each there is nothing to test.
-    let several: Vec<usize> = (0..all.len()).filter(|&own| all[own].len() > 1).collect();
+    let several: Vec<usize> = (0..all.len()).filter(|&own| all[own].samples.len() > 1).collect();
     let firsts = several.iter().filter(|&&own| pairs <= MOST_PAIRS || own == 0);
     let tested = firsts.flat_map(|&i| several.iter().filter(move |&&j| j > i).map(move |&j| (i, j)));
-    let tested =
-        tested.filter_map(|(i, j)| Some(((i, j), MeanDifference::p_of(all[j], all[i], dependence)?)));
+    let tested = tested.filter_map(|(i, j)| Some(((i, j), all[j].p_of_difference(all[i])?)));
     let (tested, p): (Vec<(usize, usize)>, Vec<f64>) = tested.unzip();
     for ((i, j), p) in tested.into_iter().zip(holm(&p, pairs)) {
         if i == 0 {

@@ -118,7 +118,10 @@ fn json_of_sweep(folder: &Path) -> Result<Value, ReportError> {
     let rankings = comparison.rankings(&all)?;
     let ranking = |ranking: &Ranking| -> Result<Value, ReportError> {
         let settings = comparison.groups(std::slice::from_ref(ranking), &all)?;
-        Ok(json!({ "metric": ranking.metric.full_name(), "settings": objects(&settings) }))
+        let caveats = comparison.caveats_of(ranking);
+        Ok(
+            json!({ "metric": ranking.metric.full_name(), "settings": objects(&settings), "caveats": caveats }),
+        )
     };
     let counts = grouped(comparison.runs.iter().map(|run| (run.status.as_str(), ())));
     let counts: Map<_, _> =

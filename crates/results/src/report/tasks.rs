@@ -157,11 +157,6 @@ impl Run {
         let seeds: Vec<&str> = keys.map(|key| self.axis(key).unwrap_or_default()).collect();
         Some([seeds.join(" ").trim_end().to_owned(), self.axis(FOLD).unwrap_or_default().to_owned()])
     }
-
-    /// The seed that splits its rows.
-    pub(super) fn split_seed(&self) -> Option<&str> {
-        self.axis("data.split.seed").or_else(|| self.axis(SEEDS[0]))
-    }
 }
 
 /// Everything that determines a run's losses besides model and training, as far as it `tells` tasks apart.

@@ -48,8 +48,8 @@ mod waiting;
 mod warnings;
 
 pub use best_setting::{
-    FOLD, REPEAT, Ranked, SEEDS, Sample, SeedsAndFold, mean, missing_folds, order, pairs, samples,
-    varies_setting,
+    FOLD, REPEAT, Ranked, SEEDS, Sample, SeedAndFolds, SeedsAndFold, mean, missing_folds, order, pairs,
+    samples, varies_setting,
 };
 pub use changes::{is_place_of_data, refused_changes};
 pub use datasets::Datasets;

@@ -7,8 +7,6 @@ use std::{
     time::{Duration, Instant},
 };
 
-use chrono::DateTime;
-
 use super::{
     Datasets, ExecuteError, Planned, RunFacts,
     announce::{begin, compare_with_truth, report_devices, timed_by},
@@ -271,7 +269,7 @@ impl Planned for Trial {
             timed_by: timed_by(self),
             engine: Some(record::engine(self)),
             step: Some(record::StepFacts::new(self)),
-            data: Some(data_facts(&ready.dataset)),
+            data: Some(DataFacts::new(&ready.dataset)),
             sums: ready.sums.as_ref().map(record::all_reduce),
             libraries: [self.uses_products_library(), nccl],
             system: Some(self.spec.logging.system_every_s.map(Duration::from_secs_f64)),
@@ -329,16 +327,6 @@ impl Planned for Trial {
             let _ = sender.send(Event::Notice(Level::Warning, words));
         }
         Ok(outcome)
-    }
-}
-
-fn data_facts(dataset: &Dataset) -> DataFacts {
-    let newest = dataset.files.iter().map(FileFingerprint::modified).max();
-    let newest = newest.and_then(|(seconds, nanos)| DateTime::from_timestamp(seconds, nanos as u32));
-    DataFacts {
-        digest: dataset.digest.clone(),
-        sampled: dataset.is_sampled,
-        modified: newest.map(record::rfc3339),
     }
 }
 

@@ -174,9 +174,9 @@ fn shares_in_words(effects: &Result<Effects, String>) -> String {
         Ok(effects) => effects,
         Err(reason) => return format!("Shares of the variance are not known: {reason}."),
     };
-    let of = match &effects.estimate {
-        Some(how) => format!("Shares of the variance of ranks, {how}."),
-        None => "Shares of the variance.".to_owned(),
+    let of = match (&effects.estimate, &effects.seeds) {
+        (Some(how), seeds) => format!("Shares of the variance of ranks, {how}{seeds}."),
+        (None, seeds) => format!("Shares of the variance{seeds}."),
     };
     let rest = effects.rest.iter().map(|(name, share, words)| {
         let words = if words.is_empty() { String::new() } else { format!(", {words}") };

@@ -147,6 +147,7 @@ impl Content<'_> {
         if !doubt.is_empty() {
             html.prose("doubt", doubt.trim());
         }
+        self.comparison.caveats_of(ranking).iter().for_each(|words| html.prose("doubt", words));
         let stopped = self.comparison.better_stopped(ranking);
         if !stopped.is_empty() {
             html.prose("doubt", stopped.trim());

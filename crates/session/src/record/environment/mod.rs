@@ -22,6 +22,7 @@ pub use self::{
 };
 use super::{Findings, RecordError, git::GitQuery};
 use crate::{
+    data::{Dataset, FileFingerprint},
     host::{
         Durability,
         load::{self, Load},
@@ -95,6 +96,25 @@ pub struct DataFacts {
     pub sampled: bool,
     /// When the newest of its files was written.
     pub modified: Option<String>,
+    pub rows_to_train_on: usize,
+    pub rows_to_validate_on: usize,
+    /// Which rows of the source do not train, and what they are for; `None` if all train.
+    pub split_digest: Option<String>,
+}
+
+impl DataFacts {
+    pub fn new(dataset: &Dataset) -> Self {
+        let newest = dataset.files.iter().map(FileFingerprint::modified).max();
+        let newest = newest.and_then(|(seconds, nanos)| DateTime::from_timestamp(seconds, nanos as u32));
+        Self {
+            digest: dataset.digest.clone(),
+            sampled: dataset.is_sampled,
+            modified: newest.map(rfc3339),
+            rows_to_train_on: dataset.train.rows,
+            rows_to_validate_on: dataset.validation.as_ref().map_or(0, |part| part.rows),
+            split_digest: dataset.split_digest(),
+        }
+    }
 }
 
 /// The work of a step on one device, and the device's measured rates, if any.

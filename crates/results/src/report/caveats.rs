@@ -1,0 +1,99 @@
+//! What a verdict leaves open, however narrow its intervals are.
+
+use super::{
+    ReportError,
+    comparison::Comparison,
+    dependence::{Dependence, have_other_rows},
+    grouping::distinct,
+    metric::Metric,
+    order::Question,
+    ranking::{Candidate, Ranking},
+    run::Run,
+};
+
+/// What makes settings validate on the same rows.
+pub(super) const SAME_ROWS: &str =
+    "the same seeds, and the same `data.split.seed` or none, give the same rows";
+
+/// Columns of what the rows that trained a model say of it.
+const FIT: [&str; 3] = ["epoch_train_loss", "final_train_loss", "final_train_accuracy"];
+
+impl Comparison {
+    /// Sentences on the verdicts of a question, each once.
+    ///
+    /// # Errors
+    /// The question names a column that no run has, or no run can be ranked.
+    pub fn caveats(&self, question: &Question) -> Result<Vec<String>, ReportError> {
+        let judged = self.judged(question)?;
+        let sorted =
+            judged.iter().map(|(metric, places)| Ranking::sorted(self, places, metric, &question.by));
+        let rankings = sorted.collect::<Result<Vec<_>, ReportError>>()?;
+        Ok(distinct(rankings.iter().flat_map(|ranking| self.caveats_of(ranking))))
+    }
+
+    /// Sentences on the verdict of a ranking.
+    pub(super) fn caveats_of(&self, ranking: &Ranking) -> Vec<String> {
+        let Ranking { metric, settings, .. } = ranking;
+        let Some(best) = settings.first() else { return Vec::new() };
+        if let [alone] = &settings[..]
+            && alone.samples.len() < 2
+        {
+            return Vec::new();
+        }
+        let is_of_other_rows =
+            |other: &Candidate| have_other_rows((&self.runs, &best.places), (&self.runs, &other.places));
+        let can_be = metric.is_learned && !metric.is_fit();
+        let have_others = can_be && settings.iter().skip(1).any(is_of_other_rows);
+        let others = have_others.then(|| {
+            format!("settings validate on different rows, which may be what tells them apart: {SAME_ROWS}")
+        });
+        let own = caveats(metric, settings.iter().map(|setting| (self, setting)));
+        own.into_iter().chain(others).collect()
+    }
+}
+
+/// Sentences on what a metric and the intervals of settings do not say.
+pub(super) fn caveats<'a>(
+    metric: &Metric,
+    settings: impl Iterator<Item = (&'a Comparison, &'a Candidate)> + Clone,
+) -> Vec<String> {
+    if metric.is_fit() {
+        let mut runs = settings.flat_map(|(of, setting)| setting.places.iter().map(|&place| &of.runs[place]));
+        let is_validated =
+            runs.any(|run| run.figure("final_validation_loss").is_some_and(|own| !own.is_empty()));
+        let way_out = if is_validated { "" } else { " (`data.split.validation=0.2` sets rows aside)" };
+        let name = &metric.name;
+        return vec![format!("{name} is fit to the rows that train, and no prediction of others{way_out}")];
+    }
+    let is_of_same_rows =
+        |(_, setting): &(&Comparison, &Candidate)| setting.dependence == Dependence::SameRows;
+    let same = settings.filter(is_of_same_rows).find(|(_, setting)| setting.samples.len() > 1);
+    let run = same.map(|(of, setting)| &of.runs[setting.places[0]]);
+    run.map(same_rows).into_iter().collect()
+}
+
+/// That the seeds of a setting, of which this is a run, validate on the same rows.
+fn same_rows(run: &Run) -> String {
+    let has_folds = run.axis("data.folds").is_some();
+    if run.axis("data.split.shuffle") == Some("false") {
+        let each = if has_folds { " in each fold" } else { "" };
+        return format!(
+            "seeds have the same rows{each}: intervals and p are of what seeds draw, not of other times"
+        );
+    }
+    let way_out = match (run.is_split(), has_folds) {
+        (false, _) => "",
+        (true, true) => " (`data.split.seed` divides them otherwise)",
+        (true, false) => " (`data.split.seed=0..5` draws others, `data.folds` takes all in turn)",
+    };
+    format!(
+        "seeds validate on the same rows: intervals and p are of what seeds draw; other rows may rank otherwise{way_out}"
+    )
+}
+
+impl Metric {
+    /// Whether it says how well a model fits the rows that trained it.
+    fn is_fit(&self) -> bool {
+        FIT.contains(&&*self.column())
+    }
+}
