@@ -12,6 +12,7 @@ use super::{
     filter::Filter,
     find,
     grouping::{distinct, grouped},
+    kinds::take_kinds,
     lab::Findings,
     leaves::Leaves,
     machines::Machine,
@@ -75,6 +76,8 @@ impl Comparison {
             return Err(fault);
         }
         if let Some(text) = filter {
+            let spec = differences::spec(&runs);
+            take_kinds(&mut runs, &spec);
             let filter = Filter::new(text, &runs)?;
             let all = units::counted(runs.len() as u64, "run");
             cut = cut_settings(&runs, &filter);
@@ -126,6 +129,7 @@ impl Comparison {
     pub(super) fn from_runs(mut runs: Vec<Run>) -> Self {
         let spec = differences::spec(&runs);
         take_layers(&mut runs, &spec);
+        take_kinds(&mut runs, &spec);
         let environment = differences::environment(&runs);
         Self {
             axes: differences::axes(&runs, &spec),

@@ -28,6 +28,7 @@ mod grouping;
 mod inputs;
 mod judged;
 mod key;
+mod kinds;
 mod lab;
 mod leaves;
 mod listing;
