@@ -75,7 +75,7 @@ pub use schedule::{
 };
 pub use schema::{key_of_option, schema};
 pub use shared::Shared;
-pub use short_values::{add_leaves, layers_in_words, short_values};
+pub use short_values::{add_leaves, kinds_in_words, layers_in_words, short_values};
 pub use suggest::{longer, nearest};
 pub use sweep::{GpuSharing, Halving, History, Point, SEEDS};
 pub use tables::{Csv, MISSING_VALUES, Missing, Parquet};

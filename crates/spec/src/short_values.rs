@@ -106,6 +106,42 @@ pub fn layers_in_words<'a>(leaves: impl Iterator<Item = (&'a str, &'a str)>) -> 
     words.collect::<Vec<_>>().join("+")
 }
 
+/// Tables that hold one kind each, such as optimizers, given as their leaves (`sgd.lr`, or a key beside the kind): the kind with
+/// what those of it differ in, as a sweep over such tables names them, and the kind with all that it holds. `none` is the kind of an
+/// empty table.
+pub fn kinds_in_words(tables: &[&Vec<(String, String)>], none: &str) -> Vec<[String; 2]> {
+    let parsed = |table: &&Vec<(String, String)>| {
+        let kind = table.iter().find_map(|(key, _)| Some(key.split_once('.')?.0)).unwrap_or(none).to_owned();
+        let inner = |key: &String| match key.split_once('.') {
+            Some((own, inner)) if own == kind => inner.to_owned(),
+            _ => key.clone(),
+        };
+        let leaves: Leaves = table.iter().map(|(key, value)| (inner(key), value.clone())).collect();
+        (kind, leaves)
+    };
+    let parsed: Vec<(String, Leaves)> = tables.iter().map(parsed).collect();
+    let mut of_kinds: HashMap<&str, (&Leaves, BTreeSet<&str>)> = HashMap::new();
+    for (kind, own) in &parsed {
+        let (first, differing) = of_kinds.entry(kind).or_insert_with(|| (own, BTreeSet::new()));
+        let keys = first.keys().chain(own.keys());
+        differing.extend(keys.filter(|key| first.get(*key) != own.get(*key)).map(String::as_str));
+    }
+    let named = |kind: &String, leaves: &[(&str, &String)]| {
+        let keys: Vec<&str> = leaves.iter().map(|(key, _)| *key).collect();
+        let titles = short_keys(&keys);
+        let words: Vec<String> =
+            titles.iter().zip(leaves).map(|(title, (_, value))| format!("{title} {value}")).collect();
+        if words.is_empty() { kind.clone() } else { format!("{kind}({})", words.join(" ")) }
+    };
+    let names = |(kind, own): &(String, Leaves)| {
+        let all: Vec<_> = own.iter().map(|(key, value)| (key.as_str(), value)).collect();
+        let differs = |leaf: &&(&str, &String)| of_kinds[kind.as_str()].1.contains(leaf.0);
+        let differing: Vec<_> = all.iter().filter(differs).copied().collect();
+        [named(kind, &differing), named(kind, &all)]
+    };
+    parsed.iter().map(names).collect()
+}
+
 /// Whether a layer has this value where its key is not given.
 fn is_default(kind: &str, key: &str, value: &str) -> bool {
     static LAYER: LazyLock<Json> = LazyLock::new(|| describe(Layer::read));

@@ -48,7 +48,7 @@ fn models_of_different_depth_have_one_column() {
     let place =
         place(&[&[], &["model.layers.0.linear.out_features=16"], &[&deep, &t_max, &step], &[&longer, &step]]);
     let (own, text) = titles(&place, &[]);
-    assert_eq!(own[..4], ["#", "layers", "t_max", "validation loss"], "{text}");
+    assert_eq!(own[..4], ["#", "schedule", "layers", "validation loss"], "{text}");
     let deep_name = "linear8+gelu+dropout0.1+linear8+gelu+linear1";
     for name in ["linear4+relu+linear1", "linear16+relu+linear1", deep_name] {
         assert!(text.contains(&format!(" {name} ")), "{text}");
@@ -57,17 +57,17 @@ fn models_of_different_depth_have_one_column() {
     assert_eq!(by[..2], ["#", "layers"], "{text}");
     let csv = place.runner(&["compare", "runs", "--export", "csv"]).stdout;
     let head = csv.lines().next().unwrap();
-    assert!(head.starts_with("path,model.layers,schedule.") && !head.contains("out_features"), "{head}");
+    assert!(head.starts_with("path,schedule,model.layers,") && !head.contains("out_features"), "{head}");
     assert!(csv.contains(",linear16+relu+linear1,"), "{csv}");
     let page = page(&place);
     assert!(page.contains("by layers; means") && !page.contains("by 0.linear"), "axes of the page");
-    assert!(page.contains(&format!(" layers {deep_name} t_max 10")), "names of the page");
+    assert!(page.contains(&format!(" schedule cosine(t_max 10) layers {deep_name}")), "names of the page");
 
     // A trial of a sweep over layers is called alike, and is of the setting of such a run.
     let written = SPEC.lines().find_map(|line| line.strip_prefix("model.layers = ")).unwrap();
     add(&place, &[&format!("model.layers={written},{DEEP}"), "seed=1"]);
     let (own, text) = titles(&place, &[]);
-    assert_eq!(own[..5], ["#", "input", "layers", "t_max", "n"], "{text}");
+    assert_eq!(own[..5], ["#", "input", "schedule", "layers", "n"], "{text}");
     assert!(text.contains(" linear4+relu+linear1  ") && !text.contains("out_features"), "{text}");
 }
 

@@ -14,6 +14,7 @@ mod best_epoch;
 mod exports;
 mod faults;
 mod groups;
+mod kinds;
 mod lab;
 mod listing;
 mod machine;

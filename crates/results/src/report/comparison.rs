@@ -11,6 +11,7 @@ use super::{
     filter::Filter,
     find,
     grouping::{distinct, grouped},
+    kinds::take_kinds,
     lab::Findings,
     machines::Machine,
     metric::Metric,
@@ -79,6 +80,8 @@ impl Comparison {
             return Err(fault);
         }
         if let Some(text) = filter {
+            let spec = differences::spec(&runs);
+            take_kinds(&mut runs, &spec);
             let filter = Filter::new(text, &runs)?;
             let all = units::counted(runs.len() as u64, "run");
             cut = cut_settings(&runs, &filter);
@@ -130,6 +133,7 @@ impl Comparison {
     pub(super) fn from_runs(mut runs: Vec<Run>) -> Self {
         let spec = differences::spec(&runs);
         take_layers(&mut runs, &spec);
+        take_kinds(&mut runs, &spec);
         let environment = differences::environment(&runs);
         Self {
             axes: differences::axes(&runs, &spec),

@@ -10,7 +10,7 @@ use std::{
 };
 
 use super::ReportError;
-use crate::{host::open_regular, record::runs_dir, spec::nearest};
+use crate::{files::Leaves, host::open_regular, record::runs_dir, spec::nearest};
 
 /// A folder that holds results.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -188,5 +188,25 @@ fn near(path: &Path, runs: &Path) -> Option<String> {
         Some(near) => meant(path.with_file_name(near)),
         None if parent.is_none() => meant(runs.join(near_in(runs)?)),
         None => None,
+    }
+}
+
+/// The folder of the newest run or sweep of a path.
+pub fn latest(path: &str) -> Result<PathBuf, ReportError> {
+    let found = find(&[path.to_owned()])?.into_iter().map(|found| (started(&found), found));
+    let newest = found.max_by(|a, b| a.0.cmp(&b.0));
+    let folder = newest.map(|(_, Found::Run(folder) | Found::Sweep(folder))| folder);
+    folder.ok_or_else(|| ReportError::NoRun(path.to_owned()))
+}
+
+/// When a run began, or the first trial of a sweep. Reads no other trial, of which there may be many.
+fn started(found: &Found) -> Option<String> {
+    let of_run = |folder: &Path| {
+        let environment = Leaves::read(&folder.join("environment.toml")).ok()??;
+        environment.get("started").map(str::to_owned)
+    };
+    match found {
+        Found::Run(folder) => of_run(folder),
+        Found::Sweep(folder) => folders_in(folder).ok()?.iter().find_map(|trial| of_run(trial)),
     }
 }

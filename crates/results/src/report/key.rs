@@ -6,6 +6,7 @@ use std::collections::{BTreeSet, HashSet};
 use super::{
     ReportError,
     grouping::distinct,
+    kinds::TABLES,
     logged,
     run::{LEARNED, Run},
 };
@@ -155,6 +156,7 @@ fn value<'a>(run: &'a Run, name: &str) -> Option<&'a str> {
     match name {
         "status" => Some(run.status.as_str()),
         LAYERS => run.axis(LAYERS).or_else(|| run.architecture()),
+        _ if TABLES.contains(&name) => run.axis(name).or_else(|| run.kind_of(name)),
         BEST => run.axis(BEST).or_else(|| run.learned(run.monitor())),
         _ => run
             .learned(name)

@@ -20,7 +20,6 @@ use super::{
     text::status_in_words,
 };
 use crate::{
-    files::Leaves,
     host::escape_line,
     record::has_checkpoints,
     run::{SEEDS, SeedsAndFold, missing_folds},
@@ -387,24 +386,4 @@ fn read(path: &str) -> Result<Vec<(Found, Vec<Run>)>, ReportError> {
     let found = find::find(&[path.to_owned()])?;
     let runs = sweep::read_all(&found, &mut None);
     Ok(found.into_iter().zip(runs).collect())
-}
-
-/// The folder of the newest run or sweep of a path.
-pub fn latest(path: &str) -> Result<PathBuf, ReportError> {
-    let found = find::find(&[path.to_owned()])?.into_iter().map(|found| (started(&found), found));
-    let newest = found.max_by(|a, b| a.0.cmp(&b.0));
-    let folder = newest.map(|(_, Found::Run(folder) | Found::Sweep(folder))| folder);
-    folder.ok_or_else(|| ReportError::NoRun(path.to_owned()))
-}
-
-/// When a run began, or the first trial of a sweep. Reads no other trial, of which there may be many.
-fn started(found: &Found) -> Option<String> {
-    let of_run = |folder: &Path| {
-        let environment = Leaves::read(&folder.join("environment.toml")).ok()??;
-        environment.get("started").map(str::to_owned)
-    };
-    match found {
-        Found::Run(folder) => of_run(folder),
-        Found::Sweep(folder) => find::folders_in(folder).ok()?.iter().find_map(|trial| of_run(trial)),
-    }
 }

@@ -1,0 +1,96 @@
+//! Runs of different optimizers and schedules in one table.
+
+use crate::process::Sandbox;
+
+const SPEC: &str = r#"
+name = "lines"
+data.synthetic_regression = { weights = [1.0], train_rows = 64, validation_rows = 16 }
+model.layers = [{ linear = { out_features = 1 } }]
+trainer.max_epochs = 2
+"#;
+
+fn place(runs: &[&[&str]]) -> Sandbox {
+    let place = Sandbox::new(SPEC);
+    runs.iter().for_each(|words| add(&place, words));
+    place
+}
+
+fn add(place: &Sandbox, words: &[&str]) {
+    let ended = place.runner(&[&["spec.toml", "-q"], words].concat());
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+}
+
+fn compare(place: &Sandbox, words: &[&str]) -> String {
+    let ended = place.runner(&[&["compare", "runs"], words].concat());
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    ended.stdout
+}
+
+const SGD: &str = "optimizer.sgd.lr=0.1";
+const ADAM: &str = "optimizer.adam.lr=0.01";
+
+/// The kind is named, with what runs of a kind differ in; a table of a sweep is named alike beside them.
+#[test]
+fn optimizers_are_named() {
+    let place =
+        place(&[&[SGD], &[SGD, "optimizer.sgd.momentum=0.9"], &[ADAM], &[ADAM, "optimizer.adam.beta1=0.5"]]);
+    let text = compare(&place, &[]);
+    for name in ["sgd(momentum 0.0)", "sgd(momentum 0.9)", "adam(beta1 0.9)", "adam(beta1 0.5)"] {
+        assert!(text.contains(&format!("  {name}  ")), "{text}");
+    }
+    let head = text.lines().next().unwrap();
+    assert!(
+        head.starts_with("best: #")
+            && (head.contains(" optimizer sgd(") || head.contains(" optimizer adam(")),
+        "{text}"
+    );
+    assert!(text.contains("  optimizer  ") && !text.contains("sgd.lr"), "{text}");
+    let of_kind = compare(&place, &["--where", "optimizer = sgd"]);
+    assert!(of_kind.contains("sgd(momentum 0.9)") && !of_kind.contains("adam"), "{of_kind}");
+    let one = compare(&place, &["--where", "optimizer = 'adam(beta1 0.5)'"]);
+    assert!(one.contains("validation loss") && !one.contains("sgd"), "{one}");
+    assert!(compare(&place, &["--by", "optimizer"]).contains("  adam(beta1 0.5)  "));
+    let csv = compare(&place, &["--export", "csv"]);
+    assert!(
+        csv.starts_with("path,optimizer,")
+            && csv.contains(",sgd(lr 0.1 momentum 0.9 nesterov false weight_decay 0.0),"),
+        "{csv}"
+    );
+    let listed = place.runner(&["list", "runs", "--where", "optimizer = adam", "--json"]).stdout;
+    assert_eq!(listed.matches("\"path\"").count(), 2, "{listed}");
+
+    add(&place, &["optimizer={sgd={lr=0.1}},{rmsprop={lr=0.001}}"]);
+    let text = compare(&place, &[]);
+    assert!(text.contains("  rmsprop  ") && text.contains("  sgd(momentum 0.9)  "), "{text}");
+}
+
+/// A sweep over a rate beside a run of another optimizer; where all have one, its keys are the axes.
+#[test]
+fn a_sweep_within_an_optimizer_is_named_beside_another() {
+    let place = place(&[&["optimizer.sgd.lr=0.1,0.01"], &["optimizer.sgd.lr=0.2"]]);
+    let text = compare(&place, &[]);
+    assert!(text.contains("  lr  ") && !text.contains("optimizer"), "{text}");
+    add(&place, &[ADAM]);
+    let text = compare(&place, &[]);
+    for name in ["sgd(lr 0.1)", "sgd(lr 0.01)", "sgd(lr 0.2)", "adam"] {
+        assert!(text.contains(&format!("  {name}  ")), "{text}");
+    }
+    assert!(compare(&place, &["--by", "lr"]).contains("  0.01  "));
+}
+
+#[test]
+fn schedules_are_named_and_none_is_constant() {
+    let step = "schedule.interval=step";
+    let place = place(&[
+        &[SGD],
+        &[SGD, "schedule.cosine.eta_min=0.01", step],
+        &[SGD, "schedule.exponential.gamma=0.9", step],
+        &[SGD, "schedule.exponential.gamma=0.9", "schedule.interval=epoch"],
+    ]);
+    let text = compare(&place, &[]);
+    for name in ["constant", "cosine", "exponential(interval step)", "exponential(interval epoch)"] {
+        assert!(text.contains(&format!("  {name}  ")), "{text}");
+    }
+    let kind = compare(&place, &["--where", "schedule = exponential"]);
+    assert!(kind.contains("exponential(interval step)") && !kind.contains("constant"), "{kind}");
+}
