@@ -321,7 +321,8 @@ fn repeats_have_one_engine_and_a_run_goes_on_with_its_own() {
     let place = Sandbox::new(LINREG);
     let arguments =
         ["spec.toml", "trainer.max_epochs=100", "checkpoint.every_epochs=70", "--runs-dir", "runs"];
-    let [persistent, graph] = ["launch interpret:40000", "graph:40000"].map(|slow| [("RUNNER_SIM_SLOW", slow)]);
+    let [persistent, graph] =
+        ["launch interpret:40000", "graph:40000"].map(|slow| [("RUNNER_SIM_SLOW", slow)]);
     let ended = sim.runner(&place, &arguments, &persistent);
     assert_eq!(ended.code, Some(0), "{ended:?}");
     let run = || Folder::within(&place.path().join("runs")).unwrap();
