@@ -63,7 +63,7 @@ fn compared(options: &CompareOptions) -> Result<Exit, ReportError> {
         let against = Against::new(&own, &base, &question)?;
         return Ok(print(&match options.export.and_then(ExportFormat::format) {
             Some(format) => {
-                against.warnings().for_each(warn);
+                against.warnings().chain(&against.lost()).for_each(warn);
                 against.export(format)
             }
             None => fit(&against.text(terminal_width())),

@@ -155,7 +155,7 @@ fn stopped_trials_have_a_place_of_their_own() {
       none of them finished: their sweep stopped them, some sooner than others
     ");
     let ended = ran(&["--fail-if", "mean(validation.loss) > 0.05"]);
-    let expected = "error: none of 2 runs has finished, so that nothing can be held against a bound\n";
+    let expected = "error: no run has finished, so that nothing can be held against a bound: 2 of 2 runs stopped (#1, 2)\n";
     assert_eq!((ended.code, ended.stderr.as_str()), (Some(2), expected));
 }
 

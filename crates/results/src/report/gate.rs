@@ -10,7 +10,9 @@ use super::{
     difference_of_means::{ALPHA, MeanDifference, Sample},
     filter::Operator,
     matched::{Matched, OTHER_ROWS, Pair},
+    matching::lost_in_words,
     metric::Metric,
+    rank_shift::{fewest_each, shift},
     ranking::Candidate,
     statistics::{Estimate, fewest},
 };
@@ -110,7 +112,7 @@ impl Condition {
                 format!("; difference {}", self.metric.with_interval(value - bound, Some(interval)))
             }
             None if self.statistic == Statistic::Median => {
-                let fewest = fewest(1.0 - alpha);
+                let fewest = if self.is_relative { fewest_each(alpha) } else { fewest(1.0 - alpha) };
                 format!("; too few runs for an interval of the median: take {fewest} or more of each")
             }
             None if is_constant => {
@@ -119,11 +121,16 @@ impl Condition {
             None => format!("; {}", pair.too_few()),
         };
         let (outcome, words) = match interval {
-            _ if !holds => (Outcome::Passes, "passes"),
-            Some([low, high]) if low > 0.0 || high < 0.0 => (Outcome::Fails, "fails"),
-            Some(_) if is_range => (Outcome::Passes, "passes: it is not so on each fold"),
-            Some(_) => (Outcome::Passes, "passes: the interval does not exclude equality"),
-            None => (Outcome::Undecided, "undecided"),
+            _ if !holds => (Outcome::Passes, "passes".to_owned()),
+            Some([low, high]) if low > 0.0 || high < 0.0 => (Outcome::Fails, "fails".to_owned()),
+            Some(_) if is_range => (Outcome::Passes, "passes: it is not so on each fold".to_owned()),
+            Some(interval) => {
+                let more = decided_by(pair, value - bound, interval);
+                let more = more.map(|runs| format!("; about {runs} of each would, if the difference stays"));
+                let words = "undecided: the interval does not exclude equality";
+                (Outcome::Undecided, format!("{words}{}", more.unwrap_or_default()))
+            }
+            None => (Outcome::Undecided, "undecided".to_owned()),
         };
         let uneven = match [own, base].map(|setting| setting.combinations[0]) {
             [own, base] if own != base && self.is_relative => {
@@ -151,16 +158,42 @@ impl Condition {
         let factor = self.factor;
         match self.statistic {
             Statistic::Mean => self.mean(own, baseline).interval_at(alpha),
-            // Combine the intervals of both medians. Each is wrong on a given side with half its error
-            // probability, so that the result is wrong with probability at most `alpha`.
             Statistic::Median if self.is_relative => {
-                let ([low, high], [base_low, base_high]) =
-                    (median(&own.samples, alpha)?, median(&baseline.samples, alpha)?);
-                Some([low - factor * base_high, high - factor * base_low])
+                let values = |setting: &Candidate, factor: f64| -> Vec<f64> {
+                    setting.samples.iter().map(|(_, value)| factor * value).collect()
+                };
+                shift(&values(own, 1.0), &values(baseline, factor), alpha)
             }
             Statistic::Median => median(&own.samples, alpha).map(|ends| ends.map(|end| end - factor)),
         }
     }
+}
+
+impl Verdict {
+    /// A setting fails if runs of it, or of the baseline's if there is one, have no result: they may be the bad ones.
+    fn fail_on_lost(&mut self, matched: &Matched, groups: [&Comparison; 2], has_baseline: bool) {
+        let lost = matched.lost_in_words(groups, ["", "baseline: "]);
+        let lost: Vec<_> = lost.into_iter().filter(|(group, _)| *group == 0 || has_baseline).collect();
+        for (_, words) in &lost {
+            self.text += &format!("  {words}: fails\n");
+            self.fails = true;
+        }
+        if !lost.is_empty() {
+            self.text += "  `--where 'status = finished'` holds finished runs alone against it\n";
+        }
+    }
+}
+
+/// # Errors
+/// No run has finished.
+fn refuse_unfinished(group: &Comparison) -> Result<(), ReportError> {
+    if group.runs.iter().any(|run| run.status == FINISHED) {
+        return Ok(());
+    }
+    let all: Vec<usize> = (0..group.runs.len()).collect();
+    let ended = lost_in_words(group, &all, all.len());
+    let message = format!("no run has finished, so that nothing can be held against a bound: {ended}");
+    Err(ReportError::query(message, None))
 }
 
 /// Tests the runs against the condition, folded over everything except the keys of `by` if there are any;
@@ -174,6 +207,7 @@ pub fn gate(
     base: Option<&Comparison>,
     by: &[String],
 ) -> Result<Verdict, ReportError> {
+    refuse_unfinished(own)?;
     let condition = Condition::new(text, own, base)?;
     if condition.is_relative && base.is_none() {
         let message = format!("`{text}` needs a baseline");
@@ -181,12 +215,7 @@ pub fn gate(
         return Err(ReportError::query(message, Some(hint)));
     }
     let base = base.filter(|_| condition.is_relative);
-    let has_finished = |group: &Comparison| group.runs.iter().any(|run| run.status == FINISHED);
-    if let Some(group) = [own].into_iter().chain(base).find(|group| !has_finished(group)) {
-        let runs = units::counted(group.runs.len() as u64, "run");
-        let message = format!("none of {runs} has finished, so that nothing can be held against a bound");
-        return Err(ReportError::query(message, None));
-    }
+    base.map_or(Ok(()), refuse_unfinished)?;
     let mut warnings = Vec::new();
     let runs = own.runs.iter().chain(base.iter().flat_map(|base| &base.runs));
     let all = Comparison::from_runs(runs.cloned().collect());
@@ -208,10 +237,7 @@ pub fn gate(
         verdict.fails |= outcome == Outcome::Fails;
         undecided += usize::from(outcome == Outcome::Undecided);
     }
-    for lost in &matched.lost {
-        verdict.text += &format!("  {}: no run of it finished: fails\n", matched.words(&lost.values));
-        verdict.fails = true;
-    }
+    verdict.fail_on_lost(&matched, [own, base.unwrap_or(own)], base.is_some());
     let caveats = matched.caveats(&condition.metric, own, base.unwrap_or(own));
     verdict.text.extend(caveats.iter().map(|words| format!("  {words}\n")));
     let covered = if count > 1 && has_intervals {
@@ -253,6 +279,20 @@ fn matched(
         true => Err(ReportError::query(OTHER_ROWS, Some(SAME_ROWS))),
         false => Ok(matched),
     }
+}
+
+/// With how many runs of each setting the interval would exclude 0: its half shrinks as the error of the mean does. `None` if none
+/// would, since the part that comes of shared rows stays.
+fn decided_by(pair: &Pair, difference: f64, [low, high]: [f64; 2]) -> Option<String> {
+    let count = pair.own.samples.len().min(pair.base.samples.len()) as f64;
+    let shared = match pair.own.dependence.or(pair.base.dependence) {
+        Dependence::Redrawn(share) => share,
+        _ => 0.0,
+    };
+    let half = if difference > 0.0 { difference - low } else { high - difference };
+    let each = (difference / half).powi(2) * (1.0 / count + shared) - shared;
+    let runs = (1.0 / each).ceil().max(count + 1.0);
+    (each > 0.0 && runs < 1e6).then(|| units::counted(runs as u64, "run"))
 }
 
 /// An interval for the median with error probability `alpha`.

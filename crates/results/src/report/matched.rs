@@ -1,6 +1,6 @@
 //! Compares two groups of runs setting by setting, matched by the axes that both have.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 
 use super::{
     ReportError,
@@ -13,32 +13,31 @@ use super::{
     export::{Format, written},
     grid::{self, Column},
     grouping::distinct,
-    key::{Key, short},
+    key::short,
+    matching::{Group, axes_of_both, lost_in_words},
     metric::Metric,
     notes::{IN_ORDER, last_epoch},
     order::{Direction, Question},
-    ranking::{Candidate, Ranking},
-    run::{Run, varies_setting},
+    ranking::{Candidate, Ranking, Values},
     student::holm,
     text::section,
 };
 use crate::{host::escape_line, units};
-
-/// If no axis is shared, folds all runs: every ranked run has the same status.
-const EVERYTHING: &str = "status";
 
 /// Columns behind the keys.
 const FIGURES: [&str; 5] = ["n", "first", "second", "difference", "p-value"];
 
 /// What two groups of different validation rows are.
 pub(super) const OTHER_ROWS: &str = "2 tasks, whose metrics are not comparable: the validation rows differ";
+/// Maximum lines on settings some of whose runs have no result.
+const MOST_LOST: usize = 8;
 
 /// Settings that two groups share.
 pub(super) struct Matched {
     pub(super) keys: Vec<String>,
     pub(super) pairs: Vec<Pair>,
-    /// Settings of the baseline that were run but have no run that can be ranked.
-    pub(super) lost: Vec<Candidate>,
+    /// Settings of both that have no result in one of them.
+    pub(super) lost: Vec<Lost>,
 }
 
 /// A setting of both groups.
@@ -47,6 +46,18 @@ pub(super) struct Pair {
     pub(super) base: Candidate,
     /// `own` minus `base`.
     pub(super) difference: MeanDifference,
+    /// Those of its runs in `own` and in `base` that have no result.
+    pub(super) without_result: [Vec<usize>; 2],
+}
+
+/// A setting of both groups that has no result in one of them.
+pub(super) struct Lost {
+    /// Its values of the keys.
+    pub(super) values: Vec<String>,
+    /// Those of its runs in `own` and in `base` that have no result.
+    pub(super) without_result: [Vec<usize>; 2],
+    /// How many of them have one.
+    pub(super) with_result: [usize; 2],
 }
 
 impl Pair {
@@ -57,10 +68,19 @@ impl Pair {
             _ => "too few runs for an interval",
         }
     }
+
+    fn new(mut own: Candidate, base: Candidate, without_result: [Vec<usize>; 2]) -> Self {
+        // A table that only one of them sweeps has no single value in the other's spec.
+        for (value, of_base) in own.values.iter_mut().zip(&base.values).filter(|(value, _)| *value == "-") {
+            value.clone_from(of_base);
+        }
+        let difference = own.minus(&base, 1.0);
+        Self { own, base, difference, without_result }
+    }
 }
 
 impl Matched {
-    /// Matches settings by the keys of `by`, or, if there are none, by the axes that both groups have.
+    /// Matches settings by the keys of `by`, or, if there are none, by the axes of both groups.
     ///
     /// # Errors
     /// A key of `by` is unknown, or no setting is shared.
@@ -70,49 +90,36 @@ impl Matched {
         metric: &Metric,
         by: &[String],
     ) -> Result<Self, ReportError> {
-        let is_shared = |key: &&String| base.axes.contains(key) && varies_setting(key);
-        let mut keys: Vec<String> = match by {
-            [] => own.axes.iter().filter(is_shared).cloned().collect(),
-            by => {
-                let full = |word: &String| Ok(Key::new(word, &own.runs)?.name().to_owned());
-                by.iter().map(full).collect::<Result<_, ReportError>>()?
+        let (mut own, mut base) = match by {
+            [] => {
+                let axes = axes_of_both([own, base], metric);
+                (Group::by_axes(own, metric, &axes), Group::by_axes(base, metric, &axes))
             }
+            by => (Group::by_words(own, metric, by)?, Group::by_words(base, metric, by)?),
         };
-        if keys.is_empty() {
-            keys.push(EVERYTHING.to_owned());
-        }
-        let rank = |comparison: &Comparison| -> Result<_, ReportError> {
-            let places: Vec<usize> = (0..comparison.runs.len()).collect();
-            Ok(Ranking::new(comparison, &places, metric, &keys)?.settings)
+        let keys: Vec<String> = own.keys.iter().map(|key| key.name().to_owned()).collect();
+        let groups = [&own, &base];
+        let without_result = |values| groups.map(|group| group.without_result(values));
+        let is_ranked = |values: &&Values| groups.iter().all(|group| group.settings.contains_key(*values));
+        let lost = own.shared(&base).filter(|values| !is_ranked(values)).map(|values| Lost {
+            values: own.words(values),
+            without_result: without_result(values),
+            with_result: groups
+                .map(|group| group.settings.get(values).map_or(0, |setting| setting.places.len())),
+        });
+        let mut lost: Vec<Lost> = lost.collect();
+        lost.sort_by(|a, b| a.values.cmp(&b.values));
+        let ranked = own.settings.keys().filter(is_ranked);
+        let ranked: Vec<_> = ranked.map(|values| (values.clone(), without_result(values))).collect();
+        let pair = |(values, without_result): (Values, _)| {
+            let [own, base] = [&mut own, &mut base].map(|group| group.settings.swap_remove(&values));
+            Some(Pair::new(own?, base?, without_result))
         };
-        // A table's short name depends on the other tables of its group, so compare values as written.
-        let written = |comparison: &Comparison, setting: &Candidate| -> Vec<String> {
-            let run = &comparison.runs[setting.places[0]];
-            let value = |(key, value): (&String, &String)| run.table(key).unwrap_or(value).to_owned();
-            keys.iter().zip(&setting.values).map(value).collect()
-        };
-        let mut others: HashMap<Vec<String>, Candidate> =
-            rank(base)?.into_iter().map(|setting| (written(base, &setting), setting)).collect();
-        let pair = |setting: Candidate| {
-            let base = others.remove(&written(own, &setting))?;
-            let own = setting;
-            let difference = own.minus(&base, 1.0);
-            Some(Pair { own, base, difference })
-        };
-        let pairs: Vec<Pair> = rank(own)?.into_iter().filter_map(pair).collect();
+        let pairs: Vec<Pair> = ranked.into_iter().filter_map(pair).collect();
         if pairs.is_empty() {
             let message = format!("no finished runs of both share a setting of {}", keys.join(", "));
             return Err(ReportError::query(message, None));
         }
-        let was_run = |values: &[String]| {
-            let is_it =
-                |run: &Run| keys.iter().zip(values).all(|(key, value)| run.written(key) == Some(value));
-            own.runs.iter().any(is_it)
-        };
-        let lost = others.into_iter().filter(|(values, _)| was_run(values));
-        let mut lost: Vec<_> = lost.map(|(_, setting)| setting).collect();
-        lost.sort_by(|a, b| a.values.cmp(&b.values));
-        keys.retain(|key| key != EVERYTHING);
         Ok(Self { keys, pairs, lost })
     }
 
@@ -131,6 +138,28 @@ impl Matched {
     /// `lr 0.01 width 32`; empty if no axis is shared.
     pub(super) fn name(&self, pair: &Pair) -> String {
         self.words(&pair.own.values)
+    }
+
+    /// A line on each setting of a group some of whose runs have no result, with the group's number: `lr 0.1: NAME5 of 8 runs
+    /// diverged (#0, 2)`, by the names of `own` and of `base`.
+    pub(super) fn lost_in_words(&self, groups: [&Comparison; 2], names: [&str; 2]) -> Vec<(usize, String)> {
+        let of_pair = |pair: &'_ Pair, group: usize| [&pair.own, &pair.base][group].places.len();
+        let pairs = self
+            .pairs
+            .iter()
+            .map(|pair| (&pair.own.values, &pair.without_result, [0, 1].map(|group| of_pair(pair, group))));
+        let lost = self.lost.iter().map(|lost| (&lost.values, &lost.without_result, lost.with_result));
+        let lines = pairs.chain(lost).flat_map(|(values, without, with)| {
+            let name = self.words(values);
+            let name = if name.is_empty() { name } else { format!("{name}: ") };
+            let is_some = |group: &usize| !without[*group].is_empty();
+            [0, 1].into_iter().filter(is_some).map(move |group| {
+                let all = with[group] + without[group].len();
+                let words = lost_in_words(groups[group], &without[group], all);
+                (group, format!("{name}{}{words}", names[group]))
+            })
+        });
+        lines.collect()
     }
 
     /// The values of a setting with their keys.
@@ -225,7 +254,9 @@ impl<'a> Against<'a> {
             let differs = |(pair, p): &(&Pair, &Option<f64>)| {
                 let is_clear =
                     p.map_or(is_in_order && !self.are_tasks && pair.difference.excludes_0(), |p| p < ALPHA);
-                is_clear && sign * self.metric.cost(pair.difference.mean) < 0.0
+                // The seeds that it lacks may be the worst.
+                let is_whole = pair.without_result[usize::from(sign < 0.0)].is_empty();
+                is_clear && is_whole && sign * self.metric.cost(pair.difference.mean) < 0.0
             };
             pairs.iter().zip(&self.p).filter(differs).count()
         };
@@ -248,6 +279,7 @@ impl<'a> Against<'a> {
         }
         text += &format!("\n{}", grid::table(&self.columns(), keys.len(), width));
         text += &more(&self.shown, pairs.len(), "shared setting");
+        text.extend(self.lost().iter().map(|words| format!("  {words}\n")));
         let tested = || pairs.iter().filter(|pair| pair.difference.p.is_some());
         let paired = tested().filter(|pair| pair.difference.pairs > 0).count();
         let how = match paired {
@@ -273,6 +305,19 @@ impl<'a> Against<'a> {
     /// Sentences about what makes the two no fair comparison, with which the text begins, and about what the intervals do not say.
     pub fn warnings(&self) -> impl Iterator<Item = &String> {
         self.warnings.iter().chain(&self.caveats)
+    }
+
+    /// Sentences about settings some of whose runs have no result.
+    pub fn lost(&self) -> Vec<String> {
+        let lost = self.matched.lost_in_words([self.own, self.base], ["second: ", "first: "]);
+        let mut lines: Vec<String> = lost.into_iter().map(|(_, words)| words).collect();
+        let more = lines.len().saturating_sub(MOST_LOST);
+        lines.truncate(MOST_LOST);
+        lines.extend(
+            (more > 0)
+                .then(|| format!("runs without result in {}", units::counted(more as u64, "more setting"))),
+        );
+        lines
     }
 
     /// The table in a format of text.

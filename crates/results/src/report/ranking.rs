@@ -16,9 +16,11 @@ use super::{
 };
 use crate::run::{Ranked, order, samples as of_seeds};
 
-/// With more pairs than this, only those with the best setting are tested, and all others are assumed to rank
-/// behind them, which makes p larger.
+/// With more pairs, only those with the best setting are tested; all others count as behind them, which makes p larger.
 const MOST_PAIRS: usize = 1_000_000;
+
+/// A setting's values of some keys.
+pub(super) type Values = Vec<Option<String>>;
 
 /// Finished runs that differ only in the seed, or in what `--by` folds.
 pub(super) struct Candidate {
@@ -83,8 +85,21 @@ impl Ranking {
         metric: &Metric,
         by: &[String],
     ) -> Result<Self, ReportError> {
+        let by = by.iter().map(|word| Key::new(word, &comparison.runs)).collect::<Result<Vec<_>, _>>()?;
         let runs = &comparison.runs;
-        let by: Vec<Key> = by.iter().map(|word| Key::new(word, runs)).collect::<Result<_, _>>()?;
+        let values = |place: usize| by.iter().map(|key| key.value(&runs[place]).map(str::to_owned)).collect();
+        Ok(Self::by_keys(comparison, places, metric, &by, &values))
+    }
+
+    /// The same, folded over everything except keys, whose `values` tell settings apart.
+    pub(super) fn by_keys(
+        comparison: &Comparison,
+        places: &[usize],
+        metric: &Metric,
+        by: &[Key],
+        values: &dyn Fn(usize) -> Values,
+    ) -> Self {
+        let runs = &comparison.runs;
         let has = |status: &str| places.iter().any(|&place| runs[place].status == status);
         let status = if !has(FINISHED) && has(STOPPED) { STOPPED } else { FINISHED };
         let mut groups = comparison.settings(places, status, metric);
@@ -107,8 +122,7 @@ impl Ranking {
             keys.retain(|key| !differences::names_same_rows(key, &alike));
             differences::keep_telling(&mut keys, &alike);
         } else {
-            let values = |place: &usize| by.iter().map(|key| key.value(&runs[*place])).collect::<Vec<_>>();
-            groups = grouped(groups.into_iter().flatten().map(|place| (values(&place), place)))
+            groups = grouped(groups.into_iter().flatten().map(|place| (values(place), place)))
                 .into_iter()
                 .map(|(_, places)| places)
                 .collect();
@@ -138,7 +152,7 @@ impl Ranking {
         let is_ranked = |run: &Run| run.status == status && metric.value(run).is_some();
         let left_out = places.iter().copied().filter(|&place| !is_ranked(&runs[place]));
         let left_out = left_out.filter(|&place| runs[place].status != SAME_AS).collect();
-        Ok(Self { metric: metric.clone(), keys, settings, pairs: 0, each, status, left_out })
+        Self { metric: metric.clone(), keys, settings, pairs: 0, each, status, left_out }
     }
 
     /// Whether all that would be ranked are final models.
