@@ -1,9 +1,6 @@
 //! What a drafted spec uses each column of a table for, and why it leaves one out.
 
-use crate::{
-    data::{Ascent, ColumnProfile},
-    units,
-};
+use crate::{data::ColumnProfile, units};
 
 /// A column of whole numbers with more distinct values than this is not taken for classes.
 pub(super) const MOST_CLASSES: usize = 20;
@@ -158,23 +155,16 @@ pub(super) fn doubt(column: &ColumnProfile, purpose: &Use, rows: usize) -> Optio
     })
 }
 
-/// A sentence on rows in the order of one of the columns: of dates, or else of numbers that may be times.
+/// A sentence on rows in the order of a column of dates.
 pub(super) fn order_of<'a>(
-    columns: impl Iterator<Item = &'a ColumnProfile> + Clone,
+    mut columns: impl Iterator<Item = &'a ColumnProfile>,
     rows: usize,
 ) -> Option<String> {
-    let of = |ascent: Ascent| {
-        let is_it = |own: &&ColumnProfile| own.ascent == Some(ascent) && !is_of_identity(&own.name, rows);
-        columns.clone().find(is_it)
-    };
-    let (column, end) = match (of(Ascent::Dates), of(Ascent::Numbers)) {
-        (Some(dates), _) => (dates, ":"),
-        (None, numbers) => (numbers?, "; if that is time,"),
-    };
+    let dates = columns.find(|own| own.is_in_time && !is_of_identity(&own.name, rows))?;
     Some(format!(
-        "rows are in the order of `{}`{end} `data.split.shuffle=false` judges by the last of them, and with `data.folds=5 \
+        "rows are in the order of `{}`: `data.split.shuffle=false` judges by the last of them, and with `data.folds=5 \
          data.fold=0..5` by five later parts in turn",
-        column.name.escape_debug()
+        dates.name.escape_debug()
     ))
 }
 

@@ -45,10 +45,9 @@ pub fn refit(options: &RefitOptions, begun: Instant) -> Result<Exit, Exit> {
         given: &given,
     };
     check_finished(&best.folder, &refit)?;
-    let own = (!refit.is_given("data")).then(|| {
-        let source = moved.as_ref().unwrap_or(&spec.data.source);
-        digest_of_files(source, source.files())
-    });
+    let source = moved.as_ref().unwrap_or(&spec.data.source);
+    let are_given = source.files_by_key().iter().any(|(key, _)| refit.is_given(key));
+    let own = (!are_given).then(|| digest_of_files(source, source.files()));
     refit.infers = own.iter().flatten().any(|found| recorded.as_ref().is_some_and(|known| known != found));
     let mut read = read(&path, &refit, options)?;
     if first(&read.1).is_some_and(|spec| spec.data.has_validation()) {
@@ -72,7 +71,8 @@ pub fn refit(options: &RefitOptions, begun: Instant) -> Result<Exit, Exit> {
     let mut start = options.start.clone();
     start.run.words = words;
     if options.check {
-        let options = CheckOptions { run: start.run, jobs: None, advise: false, hosts: None, link: None };
+        let options =
+            CheckOptions { run: start.run, jobs: start.jobs, advise: false, hosts: None, link: None };
         return check_read(&options, &loaded);
     }
     run_read(&start, &command, begun, Some(loaded))

@@ -9,7 +9,7 @@ use super::{
 use crate::{
     host::escape_line,
     predict::moved_source,
-    record::RunDir,
+    record::{RunDir, SWEEP_FILE, command_line},
     report::{Found, find_one},
     run::{
         Exit, Extension, KnownTrials, Resume, is_place_of_data, refuse, refused_changes, waits_at_rung, warn,
@@ -75,8 +75,37 @@ pub fn load(
             places if places.is_empty() => Ok(found),
             places => load(&[words, places].concat()),
         },
-        Resume::Auto | Resume::No => Ok(found),
+        Resume::Auto => {
+            warn_of_a_sweep_that_grows(options, &found.0);
+            Ok(found)
+        }
+        Resume::No => Ok(found),
     }
+}
+
+/// A sweep is found again by its trials: with more of them a new one begins, and a warning names the newest that could grow.
+fn warn_of_a_sweep_that_grows(options: &StartOptions, loaded: &Loaded) {
+    let Loaded::Train(experiment) = loaded else { return };
+    let Some(first) = experiment.trials.first().filter(|_| experiment.is_sweep()) else { return };
+    let (name, tail) = (&first.spec.name, format!("sweep-{}", loaded.hash8()));
+    let sweeps = RunDir::sweeps(&options.run.runs_dir, name);
+    if sweeps.iter().any(|folder| folder.name().contains(&tail)) {
+        return;
+    }
+    let with = |folder: &RunDir, words: &[String]| spec::read(&folder.file(SWEEP_FILE), words).ok();
+    let fits = |folder: &&RunDir| {
+        let known = KnownTrials::read(folder).overrides.pop().unwrap_or_default();
+        with(folder, &known).is_some_and(|earlier| earlier.extended(loaded.clone()).is_ok())
+    };
+    let Some(folder) = sweeps.iter().find(fits) else { return };
+    let path = folder.path().to_string_lossy();
+    let words = spec::with_full_paths(&options.run.overrides());
+    let mut why = format!("a new sweep begins, since `{path}` was begun with fewer trials");
+    if with(folder, &words).is_some_and(|larger| larger.hash8() == loaded.hash8()) {
+        let command = ["runner", "run", "--resume", &path].map(str::to_owned).into_iter().chain(words);
+        why += &format!("; `{}` goes on with it", escape_line(&command_line(command)));
+    }
+    warn(why);
 }
 
 /// Where a project was moved with its runs: overrides that name its data at their new place, which are printed.

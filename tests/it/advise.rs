@@ -69,3 +69,14 @@ fn nothing_is_tried_where_times_say_nothing() {
     let lab = Sandbox::new("kind = \"matmul\"\n");
     assert_eq!(lab.runner(&["check", "spec.toml", "--advise"]).code, Some(2));
 }
+
+/// What a run is judged by, and what its metrics need, does not matter for its speed.
+#[test]
+fn any_monitor_will_do() {
+    let place = Sandbox::new("");
+    let penguins = concat!(env!("CARGO_MANIFEST_DIR"), "/experiments/penguins.toml");
+    let words = ["trainer.monitor=validation.f1", "trainer.restore_best=true", "logging.metrics=[loss,f1]"];
+    let ended = place.runner(&[&["check", penguins, "--advise", "-q"], &words[..]].concat());
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    assert!(ended.stdout.starts_with("\nadvice\n  each setting trained "), "{ended:?}");
+}

@@ -224,7 +224,7 @@ fn groups_that_cannot_be() {
     1 | data.folds=41
       |            ^^
       |
-      = hint: use fewer folds, or a smaller `data.split.test`
+      = hint: use fewer folds
 
     error: missing cell in the group column `dose`
      --> visits.csv:3:8

@@ -309,3 +309,41 @@ fn a_sweep_that_has_not_finished_is_said_to_be_so() {
     assert!(printed[0].contains(", the best trial: #0 lr 0.01, validation f1 "), "{printed:?}");
     assert!(printed[0].ends_with("; not finished: 1 of 3 trials"), "{printed:?}");
 }
+
+/// A length in an override is the only limit: the run's others do not end the training before it.
+#[test]
+fn a_given_length_is_the_only_limit() {
+    let place = sandbox(SPEC);
+    let limits = ["trainer.max_steps=30", "trainer.max_time=10m", "~trainer.early_stopping", "-q"];
+    let run = place.run(&limits).ended_by(0).0.display().to_string();
+    // 258 rows: 17 steps in each epoch, and 340 in the 20 of the run's spec.
+    for (length, epochs, steps) in
+        [("trainer.max_epochs=4", "4", "68"), ("trainer.max_steps=350", "21", "350")]
+    {
+        let (last, printed) = refit(&place, &[&run, length]);
+        assert_eq!([last.summary("epochs"), last.summary("steps")], [epochs, steps], "{printed:?}");
+        assert!(!printed.iter().any(|line| line.starts_with("warning: ")), "{printed:?}");
+        assert!(!last.text("spec.toml").contains("max_time"), "{printed:?}");
+    }
+}
+
+/// Other settings of the data leave the question open whether the files are those of the run; and a path is one, whatever is in it.
+#[test]
+fn inputs_are_those_of_the_data() {
+    let place = sandbox(SPEC);
+    let run = place.run(&["trainer.max_epochs=2", "-q"]).ended_by(0).0.display().to_string();
+    let text = fs::read_to_string(PENGUINS).unwrap();
+    let mut lines = text.lines();
+    let wider: Vec<String> = std::iter::once(format!("{},more", lines.next().unwrap()))
+        .chain(lines.enumerate().map(|(row, line)| format!("{line},{}", row % 7)))
+        .collect();
+    fs::write(place.path().join("penguins.csv"), wider.join("\n")).unwrap();
+    let (last, _) = refit(&place, &[&run, "--all", "data.batch_size=20"]);
+    assert!(last.text("spec.toml").contains("batch_size = 20\n"));
+    fs::copy(PENGUINS, place.path().join("b (1).csv")).unwrap();
+    let (last, _) = refit(&place, &[&run, "data.csv.path=b (1).csv"]);
+    assert!(last.text("spec.toml").contains("/b (1).csv\"\n"));
+    let ended =
+        place.runner(&["refit", &run, "data.csv.path=b (1).csv", "seed=0..4", "--check", "--jobs", "2"]);
+    assert!(ended.code == Some(0) && ended.stdout.contains("2 at a time"), "{ended:?}");
+}

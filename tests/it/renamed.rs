@@ -96,3 +96,20 @@ fn a_trial_moved_out_of_its_sweep_is_a_run() {
     assert_eq!(resumed.stderr, "warning: trial 1: begins again, since its folder is gone\n");
     assert!(swept.said()[0].contains("  3 finished  "));
 }
+
+/// The start of a file, which has the trial's number, may end within a character of the sweep's name.
+#[test]
+fn names_beyond_ascii_hide_no_trial() {
+    let swept = Swept::new(&["optimizer.sgd.lr=0.03,0.01"]);
+    let file = swept.trial(0).join("environment.toml");
+    let text = fs::read_to_string(&file).unwrap();
+    let name = swept.sweep.0.file_name().unwrap().to_str().unwrap();
+    let text = text.replacen(name, "日本語の実験", 1);
+    assert!(!text.is_char_boundary(32), "{text}");
+    fs::write(&file, text).unwrap();
+    swept.rename(0, "best");
+    swept.ran(&["run", "--resume", swept.sweep.0.to_str().unwrap(), "-q"]);
+    let folders =
+        fs::read_dir(&swept.sweep.0).unwrap().filter(|entry| entry.as_ref().unwrap().path().is_dir());
+    assert_eq!(folders.count(), 2, "none is trained again");
+}

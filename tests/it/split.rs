@@ -340,7 +340,7 @@ fn rows_in_their_order_are_not_drawn() {
     1 | data.folds=400
       |            ^^^
       |
-      = hint: use fewer folds, or a smaller `data.split.test`
+      = hint: use fewer folds
 
     error: `data.split.validation`: `data.folds` says how many rows validate
      --> argument 4:1:23

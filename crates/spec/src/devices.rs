@@ -247,7 +247,9 @@ impl DeviceName {
         let (kind, ordinal) = text.split_at(text.find(|c: char| c.is_ascii_digit()).unwrap_or(text.len()));
         match kind {
             "cpu" => Some(Self::Cpu),
-            "gpu" | "cuda" => Self::parse(&format!("gpu:{}", if ordinal.is_empty() { "0" } else { ordinal })),
+            "gpu" | "cuda" | "virtual" => {
+                Self::parse(&format!("gpu:{}", if ordinal.is_empty() { "0" } else { ordinal }))
+            }
             _ => None,
         }
     }

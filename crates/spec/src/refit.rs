@@ -2,7 +2,13 @@
 
 use std::{fmt, path::Path};
 
-use super::{Data, Interval, Layer, Monitor, Source, Spec, typed::split_at_commas};
+use super::{
+    Data, Interval, Layer, Monitor, Source, Spec,
+    typed::{is_swept, split_at_commas},
+};
+
+/// More epochs than any number of steps needs.
+const NO_LIMIT: u64 = 1 << 32;
 
 /// How long a final model trains.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -138,11 +144,14 @@ impl Refit<'_> {
         Ok(())
     }
 
+    /// The run's other limits do not end it before a length that an override gives.
     fn take_length(&self, words: &mut Vec<String>) {
-        if self.has_given_length() || self.stops_early() {
-            return;
-        }
+        let [steps, epochs] =
+            ["trainer.max_steps", "trainer.max_epochs"].map(|key| self.sets(|own| own == key));
         match self.length {
+            _ if steps => words.push(format!("trainer.max_epochs={NO_LIMIT}")),
+            _ if epochs => words.extend(self.spec.trainer.max_steps.map(|_| "~trainer.max_steps".to_owned())),
+            _ if self.has_given_length() || self.stops_early() => return,
             Length::OfSpec => return,
             Length::Epochs(count) => words.push(format!("trainer.max_epochs={count}")),
             Length::Steps(count) => words.push(format!("trainer.max_steps={count}")),
@@ -221,9 +230,10 @@ pub fn with_full_paths(words: &[String]) -> Vec<String> {
         quoted(&std::path::absolute(path).unwrap_or_else(|_| path.to_owned()).to_string_lossy())
     };
     let of_word = |word: &String| match word.split_once('=') {
-        Some((key, value)) if Source::names_file(key) && !value.contains(['[', '{', '(']) => {
-            let pieces: Vec<String> = split_at_commas(value).into_iter().map(full).collect();
-            format!("{key}={}", pieces.join(","))
+        Some((key, value)) if Source::names_file(key) && !value.starts_with(['[', '{']) => {
+            let pieces = split_at_commas(value).into_iter();
+            let pieces = pieces.map(|piece| if is_swept(&[piece]) { piece.to_owned() } else { full(piece) });
+            format!("{key}={}", pieces.collect::<Vec<_>>().join(","))
         }
         _ => word.clone(),
     };

@@ -16,7 +16,7 @@ fn the_tour_prints_what_the_textbook_does() {
         "1. X = ones([2, 3]) on virtual:0\ntensor([[1., 1., 1.],\n        [1., 1., 1.]], shape=[2, 3], dtype=f32, \
          device='virtual:0')\n",
         "3. sum = X + Y\n   raises, as declared: `X` is on virtual:0 and `Y` on virtual:1; copy one: `Z = \
-         X.copy(virtual:1)`\n",
+         X.copy(gpu:1)`\n",
         "4. Z = X.copy(virtual:1)\n   24 B copied\n",
         "6. W = Z.copy(virtual:1)\n   it is there already: the same tensor, nothing is moved\n",
         "7. own = Z.copy(virtual:1), forced\n   24 B copied\n",
@@ -24,6 +24,11 @@ fn the_tour_prints_what_the_textbook_does() {
     ] {
         assert!(out.contains(part), "{part}\nis not in\n{out}");
     }
+    // What is shown moves to the host, in a copy for each tensor.
+    assert!(out.contains("\n  printing moved 200 B in 8 copies, 8 waits\n  folder "), "{out}");
+    let moved = folder.table("transfers.csv");
+    let printed = traffic(&moved, "d2h", "log", ["virtual:0", "cpu"]);
+    assert_eq!(printed, Some(["2".into(), "0".into(), "32".into()]));
     let table = folder.table("tensors.csv");
     assert_eq!(
         table.columns,
@@ -39,9 +44,8 @@ fn the_tour_prints_what_the_textbook_does() {
     assert_eq!([table.cell(8, "dtype"), table.cell(8, "bytes")], ["i64", "48"]);
     assert_eq!(
         table.cell(2, "message"),
-        "`X` is on virtual:0 and `Y` on virtual:1; copy one: `Z = X.copy(virtual:1)`"
+        "`X` is on virtual:0 and `Y` on virtual:1; copy one: `Z = X.copy(gpu:1)`"
     );
-    let moved = folder.table("transfers.csv");
     let d2d = |route| traffic(&moved, "d2d", "tensor", route);
     assert_eq!(d2d(["virtual:0", "virtual:1"]), Some(["1".into(), "0".into(), "24".into()]));
     assert_eq!(d2d(["virtual:1", "virtual:1"]), Some(["1".into(), "1".into(), "24".into()]));
@@ -250,4 +254,28 @@ fn a_declared_error_that_is_not_raised_fails_the_run() {
     let folder = Folder::within(&place.path().join("runs")).unwrap();
     assert_eq!(folder.table("tensors.csv").column("status"), ["done", "failed"]);
     assert_eq!(folder.summary("status"), "failed");
+}
+
+#[test]
+fn a_list_of_devices_that_leaves_a_steps_out_is_refused() {
+    let (_, ended) = tour(TWO, &["devices.use=[\"gpu:0\"]"]);
+    assert_eq!(
+        (ended.code, ended.stderr.as_str()),
+        (
+            Some(2),
+            "error: `devices.use` leaves out `gpu:1`, which this step is on
+  --> spec.toml:10:10
+   |
+10 | device = \"gpu:1\"
+   |          ^^^^^^^
+   |
+   = hint: name it there, too, or leave `devices.use` out: each step has the device that it names
+"
+        )
+    );
+    let (_, ended) = tour(TWO, &["devices.use=[\"gpu:1\", \"gpu:0\"]", "-q"]);
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    // A name that the terminal prints is no name in a spec, and the error has the one that is.
+    let (_, ended) = tour(&TWO.replace("gpu:1", "virtual:1"), &[]);
+    assert!(ended.code == Some(2) && ended.stderr.contains("hint: write `gpu:1`\n"), "{ended:?}");
 }

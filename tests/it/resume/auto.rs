@@ -208,3 +208,30 @@ fn a_wait_names_the_process_that_it_waits_for() {
     }
     assert_eq!(fs::read_dir(&runs).unwrap().count(), 0);
 }
+
+/// A run that has finished, shorter or longer than the spec says now, is named, and so is the command that would go on with it.
+#[test]
+fn a_warning_names_a_finished_run_of_another_length() {
+    let place = Sandbox::new(SPEC);
+    let first = auto(&place, &[]);
+    assert_eq!((first.code, first.stderr.as_str()), (Some(0), ""));
+    let run = first.stdout.trim();
+    let longer = auto(&place, &["trainer.max_epochs=9"]);
+    let words = format!(
+        "warning: a new run begins, since `{run}` has finished with another spec: `trainer.max_epochs` was 6, and would be 9; \
+         `runner run --resume {run} trainer.max_epochs=9` goes on with it\n"
+    );
+    assert_eq!((longer.code, longer.stderr), (Some(0), words));
+    // The command does it, and the nightly job finds that its run became another's.
+    fs::remove_dir_all(place.path().join(longer.stdout.trim())).unwrap();
+    let ended = place.runner(&["run", "-q", "--resume", run, "trainer.max_epochs=9"]);
+    assert_eq!((ended.code, ended.stdout.as_str()), (Some(0), first.stdout.as_str()), "{ended:?}");
+    let again = auto(&place, &[]);
+    let words = format!(
+        "warning: a new run begins, since `{run}` has finished with another spec: `trainer.max_epochs` was 9, and would be 6\n"
+    );
+    assert_eq!((again.code, again.stderr), (Some(0), words));
+    // Another setting is another run.
+    let other = auto(&place, &["optimizer.adam.lr=0.1"]);
+    assert_eq!((other.code, other.stderr.as_str()), (Some(0), ""));
+}

@@ -238,3 +238,29 @@ fn a_quiet_resume_says_what_had_failed() {
     let ended = place.runner(&["run", "--resume", path]);
     assert_eq!(ended.stderr, "nothing is left to run: all of 2 trials have ended\n");
 }
+
+/// A nightly job whose spec gives more trials begins another sweep; a warning has the command by which the first takes them.
+#[test]
+fn a_sweep_that_could_grow_is_named() {
+    let place = Sandbox::new(SPEC);
+    let auto = |values: &str| {
+        let values = format!("optimizer.adam.lr={values}");
+        place.runner(&["run", "spec.toml", "-q", "--resume", "auto", &values, "trainer.max_epochs=1"])
+    };
+    let first = auto("0.01,0.02");
+    assert_eq!((first.code, first.stderr.as_str()), (Some(0), ""));
+    let path = first.stdout.trim();
+    let larger = auto("0.01,0.02,0.03");
+    let command = format!("run --resume {path} optimizer.adam.lr=0.01,0.02,0.03 trainer.max_epochs=1");
+    let words = format!(
+        "warning: a new sweep begins, since `{path}` was begun with fewer trials; `runner {command}` goes on with it\n"
+    );
+    assert_eq!((larger.code, larger.stderr), (Some(0), words));
+    let again = auto("0.01,0.02,0.03");
+    assert_eq!((again.stdout, again.stderr.as_str()), (larger.stdout, ""), "it is found from then on");
+    // The command is right.
+    let command: Vec<&str> = command.split(' ').chain(["-q"]).collect();
+    let grown = place.runner(&command);
+    assert_eq!((grown.code, grown.stdout), (Some(0), first.stdout.clone()));
+    assert_eq!(statuses(&place.path().join(path)), ["finished"; 3]);
+}

@@ -76,7 +76,8 @@ impl Division {
     /// The problem, at the key that is responsible.
     pub(super) fn refused(&self, why: &str) -> Problem {
         let hint = match self.folds {
-            Some(_) => "use fewer folds, or a smaller `data.split.test`",
+            Some(_) if self.test > 0.0 => "use fewer folds, or a smaller `data.split.test`",
+            Some(_) => "use fewer folds",
             None if self.test > 0.0 => "use smaller fractions",
             None => "use a smaller fraction, or 0 for no validation",
         };

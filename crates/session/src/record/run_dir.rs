@@ -14,7 +14,7 @@ use std::{
 use chrono::{DateTime, Utc};
 
 use super::{
-    Claims, RecordError, RunLock,
+    Claims, RecordError, RunLock, SWEEP_FILE,
     folder_name::{folder_name, trial_name},
     make_folders,
 };
@@ -112,6 +112,13 @@ impl RunDir {
         folders
     }
 
+    /// The sweeps of this name, the newest first.
+    pub fn sweeps(runs_dir: &Path, name: &str) -> Vec<Self> {
+        let mut folders = Self::below(runs_dir, name);
+        folders.retain(|folder| folder.file(SWEEP_FILE).is_file());
+        folders
+    }
+
     /// The newest folder made by [`RunDir::create`] with this name and tail for which `fits` is true.
     pub fn newest(
         runs_dir: &Path,
@@ -197,10 +204,11 @@ impl RunDir {
 
     /// The number in the first line of `environment.toml`. There may be many trials, so nothing else is read.
     pub fn recorded_trial(&self) -> Option<usize> {
-        let mut begin = String::new();
+        let mut begin = Vec::new();
         let (file, _) = open_regular(&self.file("environment.toml")).ok()?;
-        file.take(32).read_to_string(&mut begin).ok()?;
-        begin.lines().next()?.strip_prefix("trial = ")?.parse().ok()
+        file.take(32).read_to_end(&mut begin).ok()?;
+        // The last of them may be a part of a character.
+        String::from_utf8_lossy(&begin).lines().next()?.strip_prefix("trial = ")?.parse().ok()
     }
 
     fn number_in_name(&self) -> Option<usize> {

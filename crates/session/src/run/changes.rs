@@ -45,6 +45,18 @@ pub(super) fn refused_unasked(old: &Spec, new: &Spec) -> Option<String> {
     in_words(old, new, |key| !may_change(key) || tells_jobs_apart(key), "would be")
 }
 
+/// The changes of a run that may go on with them, in words, and the overrides that make them; none where its length is smaller.
+/// `None` where a run cannot go on with them, or nothing has changed.
+pub(super) fn allowed_changes(old: &Spec, new: &Spec) -> Option<(String, Vec<String>)> {
+    if refused_changes(old, new).is_some() {
+        return None;
+    }
+    let overrides = old.changes(new).into_iter().filter(|_| refused_unasked(old, new).is_none());
+    let overrides =
+        overrides.map(|(key, _, is)| is.map_or_else(|| format!("~{key}"), |is| format!("{key}={is}")));
+    Some((in_words(old, new, |_| true, "would be")?, overrides.collect()))
+}
+
 /// All changes of a run that goes on, in words; `None` where there are none.
 pub(super) fn changes_in_words(old: &Spec, new: &Spec) -> Option<String> {
     in_words(old, new, |_| true, "is now")

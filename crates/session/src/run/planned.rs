@@ -265,6 +265,12 @@ pub trait Planned: Sized + Send + Sync {
         Err("only a training can go on".to_owned())
     }
 
+    /// What has changed in the spec since the run of a folder, in words, and the overrides with which that run goes on as this one,
+    /// if any do. `None` if a run cannot go on with such changes.
+    fn allowed_changes(&self, _folder: &RunDir) -> Option<(String, Vec<String>)> {
+        None
+    }
+
     /// Replaces the initial state with the newest checkpoint of a run folder, and locks the folder.
     fn resume(&self, ready: &mut Self::Ready<'_>, folder: &RunDir) -> Result<(), ExecuteError>;
 

@@ -99,9 +99,10 @@ impl Recording {
         mut outcome: Result<Outcome, Closed>,
         load: &Watch,
     ) -> Result<Outcome, ExecuteError> {
+        let waited = self.waits.total(); // before the time that it is a share of
         let wall_s = self.begun.elapsed().as_secs_f64();
         let thousandth = |waited: Duration| (waited.as_secs_f64() / wall_s * 1000.0).round() / 1000.0;
-        let core_wait_share = self.waits.total().map(thousandth);
+        let core_wait_share = waited.map(thousandth);
         let sender = self.sender();
         let mut findings = self.sampler.map(SystemSampler::finish).transpose().map(Option::unwrap_or_default);
         if let Ok(findings) = &mut findings {

@@ -15,10 +15,11 @@ use super::{
 };
 use crate::{
     event::{Outcome, Status},
-    host::{self, lock},
+    host::{self, escape_line, lock},
     plan::Machine,
     record::{
-        ConsoleOptions, RecordError, RunDir, TrialOfSweep, Verbosity, Warned, has_checkpoints, output_width,
+        ConsoleOptions, RecordError, RunDir, TrialOfSweep, Verbosity, Warned, command_line, has_checkpoints,
+        output_width,
     },
     spec::{Experiment, GpuSharing},
     train::{Judge, StopFlag},
@@ -199,10 +200,27 @@ impl<'a, P: Planned> Session<'a, P> {
                 run.path().display()
             ))
         };
-        if let Some(why) = newest.or_else(on_other_data).or_else(without_checkpoint) {
+        let otherwise = || self.finished_otherwise(planned, name);
+        if let Some(why) = newest.or_else(on_other_data).or_else(without_checkpoint).or_else(otherwise) {
             warn(format!("a new run begins, since {why}"));
         }
         None
+    }
+
+    /// The newest finished run that differs from the planned one in nothing but what may change when a run goes on, such as its
+    /// length; and the command by which it goes on, if it can.
+    fn finished_otherwise(&self, planned: &P, name: &str) -> Option<String> {
+        let runs = RunDir::runs(&self.process.runs_dir, name).into_iter();
+        let mut runs = runs.filter(|run| run.has_finished() && !planned.has_other_data(run));
+        let ((changes, overrides), run) = runs.find_map(|run| Some((planned.allowed_changes(&run)?, run)))?;
+        let path = run.path().display();
+        let mut why = format!("`{path}` has finished with another spec: {changes}");
+        if has_checkpoints(run.path()) && !overrides.is_empty() {
+            let words = ["runner", "run", "--resume"].map(str::to_owned).into_iter();
+            let command = words.chain([path.to_string()]).chain(overrides);
+            why += &format!("; `{}` goes on with it", escape_line(&command_line(command)));
+        }
+        Some(why)
     }
 
     pub(super) fn shared(&self) -> MutexGuard<'_, P::Shared> {

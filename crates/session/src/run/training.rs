@@ -11,7 +11,7 @@ use super::{
     Datasets, ExecuteError, Planned, RunFacts,
     announce::{begin, compare_with_truth, report_devices, timed_by},
     best_setting::SeedsAndFold,
-    changes::{changes_in_words, not_the_trials, refused_unasked},
+    changes::{allowed_changes, changes_in_words, not_the_trials, refused_unasked},
     confusion::{class_names, save_confusion},
     device_group::{bf16_unit, device_group, slow_devices},
     engine_trials::{useful_threads, warm_up},
@@ -246,6 +246,11 @@ impl Planned for Trial {
             return Err("its data have changed".to_owned());
         }
         Ok(changes_in_words(&old.spec, &self.spec))
+    }
+
+    fn allowed_changes(&self, folder: &RunDir) -> Option<(String, Vec<String>)> {
+        let old = spec::load(&folder.file("spec.toml"), &[]).ok()?;
+        allowed_changes(&old.trials.first()?.spec, &self.spec)
     }
 
     fn resume(&self, ready: &mut Ready<'_>, folder: &RunDir) -> Result<(), ExecuteError> {

@@ -1,13 +1,5 @@
-//! Whether the cells of a column ascend through a file: dates and times, or numbers.
-
-/// What ascends from the first row of a file to the last.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ascent {
-    /// Dates, perhaps with a time of day; neighbours may be equal.
-    Dates,
-    /// Numbers, each above the one before.
-    Numbers,
-}
+//! Whether the cells of a column are dates and times that ascend through a file. Numbers that ascend may be anything: a table that is
+//! sorted by age is not in the order of time.
 
 /// Fewer values tell no order.
 const FEWEST: usize = 3;
@@ -24,17 +16,16 @@ pub(super) struct Ascending {
     cells: usize,
     /// The last cell read as a date, by [`DAY_FIRST`], and how many are above the one before.
     dates: [Option<(Moment, usize)>; 2],
-    number: Option<f64>,
-    /// Whether each cell so far is a date and none is below the one before; whether each is a number above the one before.
-    falls: [bool; 3],
+    /// Whether a cell so far is no date, or below the one before.
+    falls: [bool; 2],
 }
 
 impl Ascending {
-    /// Takes the next cell; `number` is its value, if it is one.
-    pub(super) fn take(&mut self, cell: &str, number: Option<f64>) {
+    /// Takes the next cell.
+    pub(super) fn take(&mut self, cell: &str) {
         self.cells += 1;
         let Self { dates, falls, .. } = self;
-        for ((last, falls), day_first) in dates.iter_mut().zip(&mut *falls).zip(DAY_FIRST) {
+        for ((last, falls), day_first) in dates.iter_mut().zip(falls).zip(DAY_FIRST) {
             if !*falls {
                 let read = moment(cell, day_first);
                 let next =
@@ -43,19 +34,13 @@ impl Ascending {
                 *last = next;
             }
         }
-        falls[2] |= number.is_none_or(|own| self.number.is_some_and(|last| own <= last));
-        self.number = number;
     }
 
-    /// What ascends, if all `rows` cells do.
-    pub(super) fn found(&self, rows: usize) -> Option<Ascent> {
+    /// Whether all `rows` cells do.
+    pub(super) fn found(&self, rows: usize) -> bool {
         let rises =
             |place: usize| self.dates[place].filter(|_| !self.falls[place]).map_or(0, |(_, rises)| rises);
-        match self.cells == rows && rows >= FEWEST {
-            true if rises(0).max(rises(1)) + 1 >= FEWEST => Some(Ascent::Dates),
-            true if !self.falls[2] => Some(Ascent::Numbers),
-            _ => None,
-        }
+        self.cells == rows && rises(0).max(rises(1)) + 1 >= FEWEST
     }
 }
 
@@ -121,9 +106,9 @@ fn time_of(time: &str) -> Option<[u32; 4]> {
 mod tests {
     use super::*;
 
-    fn found(cells: &[&str]) -> Option<Ascent> {
+    fn found(cells: &[&str]) -> bool {
         let mut column = Ascending::default();
-        cells.iter().for_each(|cell| column.take(cell, cell.parse().ok()));
+        cells.iter().for_each(|cell| column.take(cell));
         column.found(cells.len())
     }
 
@@ -144,9 +129,9 @@ mod tests {
             ],
             ["1/1/2024 12:05 AM", "1/1/2024 1:05 AM", "1/1/2024 12:05 PM", "1/1/2024 1:05 pm"],
         ] {
-            assert_eq!(found(&cells), Some(Ascent::Dates), "{cells:?}");
+            assert!(found(&cells), "{cells:?}");
             let down: Vec<&str> = cells.iter().rev().copied().collect();
-            assert_eq!(found(&down), None, "{down:?}");
+            assert!(!found(&down), "{down:?}");
         }
     }
 
@@ -161,13 +146,12 @@ mod tests {
             &["1.2.3", "1.2.4", "1.2.5"],
             &["a", "b", "c"],
             &["é-1-2024", "日本語日本語日本", "T"],
-            &["1", "2", "2"],
+            &["0.5", "0.75", "3"],
         ] {
-            assert_eq!(found(cells), None, "{cells:?}");
+            assert!(!found(cells), "{cells:?}");
         }
-        assert_eq!(found(&["0.5", "0.75", "3"]), Some(Ascent::Numbers));
         let mut column = Ascending::default();
-        (0..3).for_each(|value| column.take("", Some(f64::from(value))));
-        assert_eq!(column.found(4), None, "a cell is missing");
+        ["2024-01-01", "2024-01-02", "2024-01-03"].iter().for_each(|cell| column.take(cell));
+        assert!(column.found(3) && !column.found(4), "a cell is missing");
     }
 }

@@ -44,7 +44,6 @@ use crate::{
     spec::{Csv, Location, Missing, Parquet, Problem},
     units,
 };
-pub use ascent::Ascent;
 pub(super) use new_rows::{CsvModel, CsvRows};
 pub use profile::{ColumnProfile, CsvProfile};
 pub use stored::{ColumnKind, StoredColumn};

@@ -7,7 +7,7 @@ use std::{
 };
 
 use super::{
-    ascent::{Ascending, Ascent},
+    ascent::Ascending,
     missing::MissingCells,
     outliers::Outliers,
     parquet,
@@ -65,8 +65,8 @@ pub struct ColumnProfile {
     pub is_nearly_unique: bool,
     /// Whether all numbers are dates such as 20240604.
     pub are_dates: bool,
-    /// What of it ascends from the first row to the last: neither numbers that count the rows, nor with missing cells.
-    pub ascent: Option<Ascent>,
+    /// Whether all cells are dates that ascend from the first row to the last.
+    pub is_in_time: bool,
     /// A sentence on numbers far from all others.
     pub outliers: Option<String>,
     /// The first cell that is neither missing nor a number.
@@ -208,9 +208,8 @@ impl ColumnProfile {
         } else if self.distinct.len() < MOST_DISTINCT {
             self.distinct.insert(cell.to_owned(), 1);
         }
-        let number = missing.number(cell);
-        self.ascending.take(cell, number.as_ref().ok().copied());
-        match number {
+        self.ascending.take(cell);
+        match missing.number(cell) {
             Ok(value) => {
                 self.is_whole &= value.fract() == 0.0;
                 self.are_dates &= is_date(cell);
@@ -243,8 +242,7 @@ impl ColumnProfile {
         self.outliers = found.map(|found| found.in_words(table, place, &name));
         self.are_dates &= self.numbers > 0;
         let whole = std::mem::take(&mut self.whole).len();
-        let ascent = self.ascending.found(all);
-        self.ascent = ascent.filter(|found| *found == Ascent::Dates || !self.counts_rows);
+        self.is_in_time = self.ascending.found(all);
         self.is_nearly_unique = whole > 0 && whole * 10 >= rows * 9;
     }
 

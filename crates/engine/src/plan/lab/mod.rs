@@ -13,8 +13,8 @@ use super::{
 };
 use crate::{
     spec::{
-        Lab, LabSpec, Policy, Problem,
-        lab::{Matmul, Norm, Operands},
+        DeviceName, Lab, LabSpec, Policy, Problem, Request,
+        lab::{Matmul, Norm, Operands, Tensors},
     },
     units,
 };
@@ -107,6 +107,7 @@ pub fn plan(
             (Work::Transfer(copies), memory.into_iter().collect(), key)
         }
         Lab::Tensors(tensors) => {
+            check_named(tensors, &spec.devices.request)?;
             let planned = tensors::steps(tensors, &spec.devices, &devices, machine, find_shape)?;
             notes.extend(planned.note);
             devices = ResolvedDevices::new(planned.requested, planned.used, devices.note, machine);
@@ -115,6 +116,20 @@ pub fn plan(
     };
     check_memory(&memory, machine, &key).map_err(|problem| PlanError::Problems(vec![problem]))?;
     Ok(LabTrial { spec, devices, work, threads, memory, notes })
+}
+
+/// Checks that no step is on a GPU that `devices.use` leaves out.
+fn check_named(tensors: &Tensors, request: &Request) -> Result<(), PlanError> {
+    let Request::Use(named) = request else { return Ok(()) };
+    let is_other = |device: &DeviceName| *device != DeviceName::Cpu && !named.contains(device);
+    let mut others = tensors.step.iter().map(|step| step.device.filter(is_other)).enumerate();
+    let Some((index, device)) = others.find_map(|(index, device)| Some((index, device?))) else {
+        return Ok(());
+    };
+    let message = format!("`devices.use` leaves out `{device}`, which this step is on");
+    let problem = Problem::at_key(format!("tensors.step.{index}.device"), message);
+    let hint = "name it there, too, or leave `devices.use` out: each step has the device that it names";
+    Err(PlanError::Problems(vec![problem.hint(hint)]))
 }
 
 /// The index of the largest size; the first of equal ones.
