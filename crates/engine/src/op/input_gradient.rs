@@ -4,10 +4,7 @@ use std::ops::Range;
 
 use super::{
     Access, Activation, Cost, Emitter, Encoder, Kind, Op, Operation, Record, Refused, SLIM, Size, Slice,
-    emit::Operand,
-    product,
-    reference::Memory,
-    split::Split,
+    emit::Operand, product, reference::Memory, split::Split,
 };
 use crate::vector::reference::{product_of, transposed};
 
