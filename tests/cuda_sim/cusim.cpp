@@ -46,7 +46,8 @@ namespace {
 #if defined(__SANITIZE_ADDRESS__)
 const size_t STACK_BYTES = 512 << 10;
 #else
-const size_t STACK_BYTES = 64 << 10;
+// No power of two: otherwise all stacks would share a few lines of the cache.
+const size_t STACK_BYTES = (64 << 10) + 17 * 64;
 #endif
 
 std::atomic<int> order_of_all{0};
@@ -99,7 +100,8 @@ struct Stage {
         fibers.resize(count);
     }
 };
-thread_local Stage stage;
+thread_local Stage own_stage;
+thread_local Stage* stage = nullptr;   // while a block runs: no check at each access whether it is constructed
 
 // ------------------------------------------------------------------------------------------------------- switching
 
@@ -114,24 +116,24 @@ void arrived(void*, const void**, size_t*) {}
 #endif
 
 void give_way() {
-    Fiber* own = stage.current;
+    Fiber* own = stage->current;
     bool done = own->wait == Wait::done;
-    leaving(done ? nullptr : &own->fake_stack, stage.scheduler_bottom, stage.scheduler_size);
-    swapcontext(&own->context, &stage.scheduler);
-    arrived(own->fake_stack, &stage.scheduler_bottom, &stage.scheduler_size);
+    leaving(done ? nullptr : &own->fake_stack, stage->scheduler_bottom, stage->scheduler_size);
+    swapcontext(&own->context, &stage->scheduler);
+    arrived(own->fake_stack, &stage->scheduler_bottom, &stage->scheduler_size);
 }
 
 void resume(Fiber& f) {
     void* fake = nullptr;
     leaving(&fake, f.context.uc_stack.ss_sp, STACK_BYTES);
-    swapcontext(&stage.scheduler, &f.context);
+    swapcontext(&stage->scheduler, &f.context);
     arrived(fake, nullptr, nullptr);
 }
 
 void entry() {
-    arrived(nullptr, &stage.scheduler_bottom, &stage.scheduler_size);
-    (*stage.body)();
-    stage.current->wait = Wait::done;
+    arrived(nullptr, &stage->scheduler_bottom, &stage->scheduler_size);
+    (*stage->body)();
+    stage->current->wait = Wait::done;
     give_way();
 }
 
@@ -171,13 +173,13 @@ cusim_switch:
     ret
 )");
 
-void give_way() { cusim_switch(&stage.current->stack_pointer, stage.scheduler); }
+void give_way() { cusim_switch(&stage->current->stack_pointer, stage->scheduler); }
 
-void resume(Fiber& f) { cusim_switch(&stage.scheduler, f.stack_pointer); }
+void resume(Fiber& f) { cusim_switch(&stage->scheduler, f.stack_pointer); }
 
 void entry() {
-    (*stage.body)();
-    stage.current->wait = Wait::done;
+    (*stage->body)();
+    stage->current->wait = Wait::done;
     give_way();
 }
 
@@ -202,23 +204,21 @@ void shuffle(std::vector<unsigned>& all) {
     }
 }
 
+int order_now() { return order < 0 ? order_of_all.load() : order; }
+
 std::vector<unsigned> in_order(unsigned count) {
     std::vector<unsigned> all(count);
     std::iota(all.begin(), all.end(), 0u);
-    int which = order < 0 ? order_of_all.load() : order;
-    if (which == 1) std::reverse(all.begin(), all.end());
-    if (which == 2) shuffle(all);
+    if (order_now() == 1) std::reverse(all.begin(), all.end());
+    if (order_now() == 2) shuffle(all);
     return all;
 }
 
-unsigned count_of(Wait wait) {
-    return std::count_if(stage.fibers.begin(), stage.fibers.end(), [=](const Fiber& f) { return f.wait == wait; });
-}
-
-// Releases the warp operation at which the fibers of one warp wait, if all of its live lanes have arrived.
-bool release_warp(size_t first) {
-    size_t lanes = std::min<size_t>(32, stage.fibers.size() - first);
-    Fiber* warp = &stage.fibers[first];
+// Releases the warp operation at which the fibers of one warp wait, if all of its live lanes have arrived. Returns how many
+// it releases.
+unsigned release_warp(size_t first) {
+    size_t lanes = std::min<size_t>(32, stage->fibers.size() - first);
+    Fiber* warp = &stage->fibers[first];
     for (size_t i = 0; i < lanes; i++) {
         if (warp[i].wait != Wait::warp) continue;
         unsigned mask = warp[i].mask;
@@ -227,56 +227,69 @@ bool release_warp(size_t first) {
             bool here = warp[j].wait == Wait::done || (warp[j].wait == Wait::warp && warp[j].mask == mask);
             complete &= here || !(mask >> j & 1);
         }
-        if (!complete) return false;
+        if (!complete) return 0;
         for (size_t j = 0; j < lanes; j++)
             if (mask >> j & 1) warp[j].result = (size_t)warp[j].source < lanes ? warp[warp[j].source].value : warp[j].value;
+        unsigned released = 0;
         for (size_t j = 0; j < lanes; j++)
-            if ((mask >> j & 1) && warp[j].wait == Wait::warp) warp[j].wait = Wait::none;
-        return true;
+            if ((mask >> j & 1) && warp[j].wait == Wait::warp) {
+                warp[j].wait = Wait::none;
+                released++;
+            }
+        return released;
     }
-    return false;
+    return 0;
 }
 
 // Runs one block to its end. Returns an error message, or an empty string.
 std::string run_block(Index block, Index block_dim, Index grid_dim, unsigned shared_bytes) {
     unsigned threads = block_dim.x * block_dim.y * block_dim.z;
-    stage.room_for(threads);
+    stage->room_for(threads);
     memset(dyn_smem, 0xff, shared_bytes);
     memset(dyn_smem + shared_bytes, 0xa5, CANARY_BYTES);
     for (unsigned i = 0; i < threads; i++) {
-        Fiber& f = stage.fibers[i];
+        Fiber& f = stage->fibers[i];
         f.number = i;
         f.thread = {i % block_dim.x, i / block_dim.x % block_dim.y, i / (block_dim.x * block_dim.y)};
         f.wait = Wait::none;
-        prepare(f, stage.stacks + i * STACK_BYTES);
+        prepare(f, stage->stacks + i * STACK_BYTES);
     }
     std::string name = "block " + std::to_string(block.x) + ": ";
-    unsigned done = 0;
+    std::vector<unsigned> turns = in_order(threads);
+    Fiber* fibers = stage->fibers.data();
+    unsigned done = 0, waiting = 0, at_warp = 0;   // waiting: at a barrier
     while (done < threads) {
         bool moved = false;
-        for (unsigned i : in_order(threads)) {
-            Fiber& f = stage.fibers[i];
+        for (unsigned i : turns) {
+            Fiber& f = fibers[i];
             if (f.wait == Wait::pause) f.wait = Wait::none;
             if (f.wait != Wait::none) continue;
             moved = true;
-            stage.current = &f;
+            stage->current = &f;
             here = {f.thread, block, block_dim, grid_dim, f.number};
             resume(f);
             done += f.wait == Wait::done;
+            waiting += f.wait == Wait::barrier;
+            at_warp += f.wait == Wait::warp;
         }
-        for (unsigned first = 0; first < threads; first += 32) moved |= release_warp(first);
-        unsigned waiting = count_of(Wait::barrier);
-        if (stage.failed && *stage.failed) return "";
+        if (order_now() == 2) shuffle(turns);
+        for (unsigned first = 0; at_warp && first < threads; first += 32) {
+            unsigned released = release_warp(first);
+            moved |= released > 0;
+            at_warp -= released;
+        }
+        if (stage->failed && *stage->failed) return "";
         if (waiting && done)
             return name + std::to_string(done) + " threads left the kernel while " + std::to_string(waiting) +
                    " wait at __syncthreads";
         if (waiting && waiting == threads) {
-            for (Fiber& f : stage.fibers) f.wait = Wait::none;
+            for (Fiber& f : stage->fibers) f.wait = Wait::none;
+            waiting = 0;
             moved = true;
         }
         if (!moved)
             return name + "deadlock: " + std::to_string(waiting) + " threads at __syncthreads, " +
-                   std::to_string(count_of(Wait::warp)) + " at a warp operation, " + std::to_string(done) + " finished";
+                   std::to_string(at_warp) + " at a warp operation, " + std::to_string(done) + " finished";
     }
     for (unsigned i = 0; i < CANARY_BYTES; i++)
         if (dyn_smem[shared_bytes + i] != 0xa5)
@@ -287,18 +300,18 @@ std::string run_block(Index block, Index block_dim, Index grid_dim, unsigned sha
 }   // namespace
 
 void barrier() {
-    stage.current->wait = Wait::barrier;
+    stage->current->wait = Wait::barrier;
     give_way();
 }
 
 void pause() {
     sched_yield();
-    stage.current->wait = Wait::pause;
+    stage->current->wait = Wait::pause;
     give_way();
 }
 
 uint64_t exchange(unsigned mask, uint64_t value, int source) {
-    Fiber* own = stage.current;
+    Fiber* own = stage->current;
     own->mask = mask;
     own->value = value;
     own->source = source;
@@ -312,8 +325,9 @@ std::string run_grid(const std::function<void()>& body, const Grid& grid) {
     unsigned blocks = g.x * g.y * g.z;
     auto place = [&](unsigned i) { return Index{i % g.x, i / g.x % g.y, i / (g.x * g.y)}; };
     if (!grid.cooperative || blocks == 1) {
-        stage.body = &body;
-        stage.failed = nullptr;
+        stage = &own_stage;
+        stage->body = &body;
+        stage->failed = nullptr;
         for (unsigned i : in_order(blocks)) {
             std::string wrong = run_block(place(i), b, g, grid.shared_bytes);
             if (!wrong.empty()) return wrong;
@@ -326,8 +340,9 @@ std::string run_grid(const std::function<void()>& body, const Grid& grid) {
     for (unsigned i : in_order(blocks))
         threads.emplace_back([&, i, callers = order] {
             order = callers;
-            stage.body = &body;
-            stage.failed = &failed;
+            stage = &own_stage;
+            stage->body = &body;
+            stage->failed = &failed;
             wrong[i] = run_block(place(i), b, g, grid.shared_bytes);
             if (!wrong[i].empty()) failed = true;
         });

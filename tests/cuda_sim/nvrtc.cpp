@@ -11,10 +11,13 @@
 
 #include <dlfcn.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
+#include <cstdio>
 #include <cstring>
 #include <fstream>
+#include <functional>
 #include <iterator>
 #include <string>
 
@@ -44,7 +47,8 @@ std::string contents(const std::string& path) {
     return {std::istreambuf_iterator<char>(file), {}};
 }
 
-// Compiles a source for this processor. Returns the library; or nothing, with the compiler's output in `log`.
+// Compiles a source for this processor, once for all tests: later ones find the library in `compiled` beside ours. Returns
+// the library; or nothing, with the compiler's output in `log`.
 std::string library(std::string source, std::string& log) {
     if (source.find("+= bias[j]") != std::string::npos && cusim::fails("miscompile"))
         for (std::string right : {"+= bias[j]", "return sum[D + 1] *"})
@@ -52,25 +56,29 @@ std::string library(std::string source, std::string& log) {
     const std::string logged = "run.slot + first + step] = ";
     if (source.find(logged) != std::string::npos && cusim::fails("misstep"))
         source.insert(source.find(logged) + logged.size(), "(step ? 2 : 1) * ");
-    char folder[] = "/tmp/cusim.XXXXXX";
-    if (!mkdtemp(folder)) return "";
-    std::string at = folder, libraries = own_folder();
-    std::ofstream file(at + "/step.cpp");
-    file << "#include \"cusim.h\"\n#include \"launch.h\"\n" << source << "\n";
+    std::string text = "#include \"cusim.h\"\n" + source + "\n";
     const std::string kernel = "extern \"C\" __global__ void ";
     for (size_t i = source.find(kernel); i != std::string::npos; i = source.find(kernel, i + 1)) {
         size_t end = source.find('(', source.find(") ", i)), begin = source.rfind(' ', end) + 1;
-        file << "KERNEL(" << source.substr(begin, end - begin) << ");\n";
+        text += "KERNEL(" + source.substr(begin, end - begin) + ");\n";
     }
-    file.close();
+    std::string libraries = own_folder(), all = libraries + "/compiled";
+    mkdir(all.c_str(), 0777);
+    std::string kept = all + "/" + std::to_string(std::hash<std::string>()(text)), at = all + "/XXXXXX";
+    if (contents(kept + ".cpp") == text) return contents(kept + ".so");
+    if (!mkdtemp(&at[0])) return "";
+    std::ofstream(at + "/step.cpp") << text;
     std::string command = "g++ -std=c++17 -O1 -fPIC -shared -ffp-contract=off -fno-extern-tls-init -fno-gnu-unique -w "
                           "-I" + libraries + " -o " + at + "/step.so " + at + "/step.cpp -L" + libraries +
                           " -l:libcuda.so.1 >" + at + "/log 2>&1";
     bool fine = system(command.c_str()) == 0;
     std::string made = fine ? contents(at + "/step.so") : "";
     log = contents(at + "/log");
+    // The source comes last: where it is, the library is whole.
+    if (fine)
+        for (std::string end : {".so", ".cpp"}) rename((at + "/step" + end).c_str(), (kept + end).c_str());
     for (const char* name : {"/step.cpp", "/step.so", "/log"}) unlink((at + name).c_str());
-    rmdir(folder);
+    rmdir(at.c_str());
     return made;
 }
 

@@ -8,7 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use crate::process::Sandbox;
+use crate::{ends::LIMIT, process::Sandbox};
 
 const SPEC: &str = "
     name = 'lin'
@@ -178,7 +178,7 @@ fn a_run_that_lives_stays() {
             ended.stdout
         };
         while clean() != "nothing to remove\nkept: 1 running\n" {
-            assert!(begun.elapsed() < Duration::from_secs(30), "{}", clean());
+            assert!(begun.elapsed() < LIMIT, "{}", clean());
             std::thread::sleep(Duration::from_millis(20));
         }
         drop(live);

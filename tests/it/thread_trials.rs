@@ -46,7 +46,7 @@ fn numbers_of_threads_are_tried_and_told() {
     assert!(alone.text("run.log").contains("engine serial: there is one thread"));
     let (own, other) = (tried.numbers(), alone.numbers());
     let least = own.len().min(other.len());
-    assert!(own.lines().count() > 10 && own[..least] == other[..least]);
+    assert!(own.lines().count() > 1 && own[..least] == other[..least]);
 }
 
 #[test]

@@ -5,6 +5,7 @@
 pub mod functions;
 mod gather;
 pub mod matmul;
+pub mod reference;
 #[allow(unsafe_code)]
 mod simd;
 

@@ -299,9 +299,12 @@ impl Suite {
 
     /// Compares the contents of all buffers except the data with the reference.
     pub fn compare(&self, got: &[Vec<f32>], memory: &Memory, tolerance: f64, what: &str) {
+        let texts: Vec<String> = self.ops.iter().map(|op| format!("{op:?}")).collect();
         for (i, (got, want)) in got.iter().zip(&memory.buffers[5..]).enumerate() {
             let id = BufferId(i + 5);
-            let op = self.ops.iter().find(|op| format!("{op:?}").contains(&format!("{id:?}")));
+            let name = format!("{id:?}");
+            let place = texts.iter().position(|text| text.contains(&name));
+            let op = place.map(|place| &self.ops[place]);
             // Gradients of a mean are divided by its number of terms, so the tolerance shrinks with it.
             let terms = match op {
                 Some(Op::Loss(Loss { gradient: Some(g), kind, total_rows: rows, width, .. }))

@@ -1,9 +1,6 @@
 //! Several processes whose sums of gradients start during the backward pass, on processors and on GPUs.
 
-use std::{
-    fs,
-    time::{Duration, Instant},
-};
+use std::{fs, time::Instant};
 
 use super::{
     Sim,
@@ -12,7 +9,7 @@ use super::{
     processes::{Job, THREE, TWO, name},
 };
 use crate::{
-    ends::send,
+    ends::{LIMIT, send},
     process::{Folder, Sandbox, tensors},
     timeline::lanes,
 };
@@ -147,7 +144,7 @@ fn a_lost_rank_ends_early_sums_within_the_limit() {
             "data.batch_size=4",
             "data.synthetic_regression.train_rows=8",
             FEW,
-            "trainer.max_epochs=1000",
+            "trainer.max_epochs=1000000",
             "checkpoint.every_epochs=1",
             "devices.host_timeout=2s",
             "-q",
@@ -158,7 +155,7 @@ fn a_lost_rank_ends_early_sums_within_the_limit() {
         let begun = Instant::now();
         let run = job.end_first().ended_by(1);
         let took = begun.elapsed();
-        assert!(took < Duration::from_secs(20), "{engine}, {signal}: {took:?}");
+        assert!(took < LIMIT, "{engine}, {signal}: {took:?}");
         let log = run.text("run.log");
         let last = log.lines().rfind(|line| line.contains(" ERROR ")).unwrap();
         let lost = format!(

@@ -1,6 +1,6 @@
 //! Errors are full sentences, are reported before the start where possible, and never crash.
 
-use super::{LINREG, Sim, has_real_driver};
+use super::{LINREG, Sim, flow::STEADY, has_real_driver};
 use crate::process::{Folder, Sandbox};
 
 /// Asserts that a run is rejected before it starts: exit code, message, no folder.
@@ -121,7 +121,7 @@ fn a_gpu_that_hangs_ends_the_run_with_all_rows_before_it() {
     {
         let engine = format!("devices.engine={engine}");
         let fails = format!("hang:{kernel}");
-        let variables = [("RUNNER_SIM_FAIL", fails.as_str()), ("RUNNER_GPU_WAIT_S", "0.5")];
+        let variables = [("RUNNER_SIM_FAIL", fails.as_str()), ("RUNNER_GPU_WAIT_S", "2")];
         let arguments = [engine.as_str(), "logging.policy=immediate", "-q"];
         let place = Sandbox::new(LINREG);
         let ran = sim.run(&place, &arguments, &variables);
@@ -155,7 +155,7 @@ fn a_gpu_that_hangs_leaves_the_rows_of_blocks_that_are_done() {
         let arguments = [engine.as_str(), "-q"];
         let (place, fails) = (Sandbox::new(LINREG), format!("hang:{kernel}"));
         let whole = sim.run(&place, &arguments, &[]).ended_by(0).metrics();
-        let variables = [("RUNNER_SIM_FAIL", fails.as_str()), ("RUNNER_GPU_WAIT_S", "0.5")];
+        let variables = [("RUNNER_SIM_FAIL", fails.as_str()), ("RUNNER_GPU_WAIT_S", "2"), STEADY];
         let ran = sim.run(&place, &arguments, &variables);
         let folder = ran.folder();
         let said = &ran.ended.stderr;
@@ -179,7 +179,7 @@ fn a_driver_that_does_not_come_back_ends_the_process() {
         let engine = format!("devices.engine={engine}");
         let (fails, slow) = (format!("stuck:{launch}"), format!("{slow}:30000"));
         let variables =
-            [("RUNNER_SIM_FAIL", fails.as_str()), ("RUNNER_GPU_WAIT_S", "0.5"), ("RUNNER_SIM_SLOW", &slow)];
+            [("RUNNER_SIM_FAIL", fails.as_str()), ("RUNNER_GPU_WAIT_S", "2"), ("RUNNER_SIM_SLOW", &slow)];
         let place = Sandbox::new(LINREG);
         let ran = sim.run(&place, &[engine.as_str(), "logging.policy=immediate", "-q"], &variables);
         let folder = ran.folder();
@@ -202,8 +202,7 @@ fn a_gpu_that_hangs_is_not_used_by_the_trials_that_follow() {
     let grid = r#"sweep.grid={ "optimizer.sgd.lr" = [0.03, 0.02], "devices.use" = [["gpu:0"], ["gpu:1"]] }"#;
     let place = Sandbox::new(&LINREG.replace("num_gpus = 1\n", ""));
     let arguments = [grid, "devices.engine=persistent", "-q"];
-    let variables =
-        [("RUNNER_SIM_DEVICES", "2"), ("RUNNER_SIM_FAIL", "hang:2"), ("RUNNER_GPU_WAIT_S", "0.5")];
+    let variables = [("RUNNER_SIM_DEVICES", "2"), ("RUNNER_SIM_FAIL", "hang:2"), ("RUNNER_GPU_WAIT_S", "2")];
     let ran = sim.run(&place, &arguments, &variables);
     let sweep = ran.folder().table("sweep.csv");
     assert_eq!(

@@ -7,7 +7,7 @@ use crate::{
 };
 
 /// A step takes the same time however busy this machine is: blocks have as many steps in every run.
-const STEADY: (&str, &str) = ("RUNNER_SIM_CLOCK", "1");
+pub const STEADY: (&str, &str) = ("RUNNER_SIM_CLOCK", "1");
 
 /// Count and bytes of one row of `transfers.csv`.
 fn line(transfers: &Table, kind: &str, purpose: &str) -> Option<(u64, String)> {

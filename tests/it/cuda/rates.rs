@@ -222,13 +222,13 @@ fn slow_copies_reads_and_sums_bind_a_run() {
         sim
     };
     // 500 rows of two numbers, as one chunk.
-    let slow = [("RUNNER_SIM_SLOW", "h2d 4000:60000")];
+    let slow = [("RUNNER_SIM_SLOW", "h2d 4000:400000")];
     assert_eq!(largest(&sim(), &["data.placement=streamed"], &slow), "transfer");
-    let slow = [("RUNNER_SIM_SLOW", "d2h 4:3000")];
+    let slow = [("RUNNER_SIM_SLOW", "d2h 4:30000")];
     assert_eq!(largest(&sim(), &["logging.policy=immediate"], &slow), "log");
     // Through NCCL, because no GPU can access the other's memory.
     let [two, nccl] = [("RUNNER_SIM_DEVICES", "2"), ("RUNNER_SIM_PEER", "0")];
-    let slow = [("RUNNER_SIM_SLOW", "all_reduce:3000"), two, nccl];
+    let slow = [("RUNNER_SIM_SLOW", "all_reduce:30000"), two, nccl];
     assert_eq!(largest(&sim(), &["devices.num_gpus=2", "devices.engine=launch"], &slow), "all-reduce");
     // An all-reduce within a graph is not timed; its time is estimated from measured rates.
     let sim = sim();

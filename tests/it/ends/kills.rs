@@ -22,8 +22,10 @@ fn a_kill_leaves_nothing_half_written() {
     let place = Sandbox::new(LINREG);
     let mut killed = 0;
     for round in 0..40u64 {
-        // Kill times are spread from the first file to the end: the run takes only a few milliseconds.
-        let (command, runs) = place.prepared(&["trainer.max_epochs=60", "logging.policy=immediate"]);
+        // Kill times are spread from the first file to the end: a run takes only a few milliseconds. Some do not end by
+        // themselves, however late the kill comes.
+        let epochs = if round % 8 == 0 { "trainer.max_epochs=100000000" } else { "trainer.max_epochs=60" };
+        let (command, runs) = place.prepared(&[epochs, "logging.policy=immediate"]);
         let mut child = quiet(command);
         let begun = Instant::now();
         while !runs.exists() && begun.elapsed() < LIMIT {

@@ -11,7 +11,7 @@ use std::{
 
 use super::{
     disk::{library, on_disk, runs_below, sandbox},
-    quiet,
+    quiet, wait_until,
 };
 
 /// Makes a folder anew as a loss of power leaves it: the names that were synced, with the content that was.
@@ -90,7 +90,12 @@ fn a_checkpoint_outlives_a_loss_of_power() {
         while runs_below(&runs).is_empty() && begun.elapsed() < super::LIMIT {
             thread::sleep(Duration::from_millis(5));
         }
-        thread::sleep(Duration::from_millis(100 + 37 * moment));
+        // Half of them are killed at an early moment, the others after the second checkpoint.
+        if moment % 2 == 0 {
+            let folder = runs_below(&runs).pop().unwrap().join("checkpoints");
+            wait_until(&mut child, || fs::read_dir(&folder).map_or(0, Iterator::count) >= 2);
+        }
+        thread::sleep(Duration::from_millis(23 * moment));
         child.kill().unwrap();
         child.wait().unwrap();
         let folder = runs_below(&runs).pop().unwrap();

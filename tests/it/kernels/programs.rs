@@ -99,7 +99,7 @@ fn check(driver: &Driver, programs: &Programs, bench: &Bench, rows: usize, valid
     }
     for engine in ENGINES {
         let mut first: Option<Left> = None;
-        for order in [Order::Forward, Order::Reverse, Order::Shuffled, Order::Forward] {
+        for order in Order::ALL {
             driver.order(order);
             let (left, all) = run(driver, engine, bench, &plan, &hyper);
             if let Some(first) = &first {

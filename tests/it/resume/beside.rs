@@ -72,7 +72,7 @@ fn points_are_known_by_their_places() {
     let place = with_files();
     let space = [
         "sweep.sampler=tpe",
-        "sweep.trials=16",
+        "sweep.trials=40",
         "data.csv.path=choice(a.csv, b.csv)",
         "optimizer.adam.lr=loguniform(1e-4, 1)",
         "trainer.max_epochs=400",
@@ -105,7 +105,7 @@ fn points_are_known_by_their_places() {
     assert_eq!(table.column("optimizer.adam.lr")[10..], points.column("optimizer.adam.lr"), "{table:?}");
     assert!(!table.column("data.csv.path").contains(&""), "{table:?}");
     assert_eq!(codes(vec![quiet(place.command(&join))]), [Some(0)]);
-    assert_eq!(statuses(&sweep), ["finished"; 16]);
+    assert_eq!(statuses(&sweep), ["finished"; 40]);
 }
 
 /// A trial that cannot continue from its rung keeps the summary of that rung, and gets no other.

@@ -29,11 +29,14 @@ struct Harness<'a> {
     on: &'a dyn Fn(&mut Command),
     random: u64,
     killed: u32,
+    /// The longest part, as a share of an undisturbed run's time: longer after each kill, so that a run comes to its end, and
+    /// shorter after each end, so that some are killed, however the machine's load changes.
+    share: f64,
 }
 
 impl<'a> Harness<'a> {
     fn new(place: &'a Sandbox, on: &'a dyn Fn(&mut Command)) -> Self {
-        Self { place, on, random: 0x9E37_79B9_7F4A_7C15, killed: 0 }
+        Self { place, on, random: 0x9E37_79B9_7F4A_7C15, killed: 0, share: 1.3 }
     }
 
     /// The folder of one that nothing disturbs, and the seconds that it takes.
@@ -46,8 +49,8 @@ impl<'a> Harness<'a> {
         (Folder::within(&runs).unwrap(), begun.elapsed().as_secs_f64())
     }
 
-    /// The newest folder in the end. Each part ends within `span` seconds.
-    fn killed(&mut self, arguments: &[&str], span: f64) -> Folder {
+    /// The newest folder in the end, of a run that takes `whole_s` seconds.
+    fn killed(&mut self, arguments: &[&str], whole_s: f64) -> Folder {
         let (_, runs) = self.place.prepared(&[]);
         let words = ["run", "spec.toml", "--resume", "auto", "--runs-dir", runs.to_str().unwrap()];
         let begun = Instant::now();
@@ -57,7 +60,9 @@ impl<'a> Harness<'a> {
             let mut child = quiet(command);
             self.random =
                 self.random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            let wait = Duration::from_secs_f64(span * (self.random >> 40) as f64 / f64::from(1 << 24));
+            let wait = Duration::from_secs_f64(
+                whole_s * self.share * (self.random >> 40) as f64 / f64::from(1 << 24),
+            );
             let started = Instant::now();
             while started.elapsed() < wait && child.try_wait().unwrap().is_none() {
                 thread::yield_now();
@@ -67,9 +72,11 @@ impl<'a> Harness<'a> {
             if output.status.signal().is_none() {
                 let ended = Ended::from_output(output);
                 assert_eq!(ended.code, Some(0), "{arguments:?}: {ended:?}");
+                self.share *= 0.7;
                 break;
             }
             self.killed += 1;
+            self.share *= 1.2;
             assert!(begun.elapsed() < LIMIT);
         }
         // A run that was killed before its first checkpoint is left as it is, and a new one starts.
@@ -82,16 +89,17 @@ impl<'a> Harness<'a> {
     /// Kills runs of each case in turn.
     fn runs(&mut self, cases: &[Vec<&str>], rounds: u32) {
         let wholes: Vec<_> = cases.iter().map(|case| self.whole(case)).collect();
-        for round in 0..rounds as usize {
+        let mut round = 0;
+        while round < rounds as usize || self.killed == 0 {
             let case = &cases[round % cases.len()];
-            let (whole, span) = &wholes[round % cases.len()];
-            let run = self.killed(case, span * 1.3);
+            let (whole, whole_s) = &wholes[round % cases.len()];
+            let run = self.killed(case, *whole_s);
             assert!(result(&run) == result(whole), "{case:?}: another result in {}", run.0.display());
             // A kill right after a checkpoint was written also leaves the previous one.
             let (left, steps) = (checkpoints(&run), run.summary("steps"));
             assert!(left.len() <= 2 && left.last().is_some_and(|name| name.ends_with(&steps)), "{left:?}");
+            round += 1;
         }
-        assert!(self.killed > 0);
     }
 }
 
@@ -129,13 +137,14 @@ fn killed_at_any_moment_a_sweep_ends_as_if_undisturbed() {
     let place = Sandbox::new(SPEC);
     let arguments = ["optimizer.adam.lr=0.01,0.1", "trainer.max_epochs=80", "checkpoint.every_epochs=9"];
     let mut harness = Harness::new(&place, &|_| {});
-    let (whole, span) = harness.whole(&arguments);
-    for _ in 0..kills().div_ceil(4) {
-        let sweep = harness.killed(&arguments, span * 1.3);
+    let (whole, whole_s) = harness.whole(&arguments);
+    let mut round = 0;
+    while round < kills().div_ceil(4) || harness.killed == 0 {
+        round += 1;
+        let sweep = harness.killed(&arguments, whole_s);
         assert_eq!(statuses(&sweep.0), ["finished", "finished"]);
         are_equal(&sweep.0, &whole.0);
     }
-    assert!(harness.killed > 0);
 }
 
 /// Works without a `[checkpoint]` table too.

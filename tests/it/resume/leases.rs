@@ -146,8 +146,7 @@ fn a_gpu_that_hangs_is_given_up() {
     let Some(sim) = Sim::get() else { return };
     let place = Sandbox::new(SPEC);
     let run = |gpus: &str| {
-        let hangs =
-            [("RUNNER_SIM_DEVICES", gpus), ("RUNNER_SIM_FAIL", "hang:2"), ("RUNNER_GPU_WAIT_S", "0.5")];
+        let hangs = [("RUNNER_SIM_DEVICES", gpus), ("RUNNER_SIM_FAIL", "hang:2"), ("RUNNER_GPU_WAIT_S", "2")];
         sim.run(&place, &GRID, &hangs).ended_by(1).0
     };
     let statuses = |sweep: &Path| statuses(sweep).iter().filter(|status| *status == "finished").count();

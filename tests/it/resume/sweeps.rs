@@ -72,7 +72,13 @@ fn an_interrupted_sweep_goes_on_side_by_side() {
 #[test]
 fn a_killed_sweep_goes_on() {
     let place = Sandbox::new(SPEC);
-    let arguments = [&GRID[..], &["checkpoint.every_epochs=50"]].concat();
+    // Many more trials than a busy machine runs before it notices that one has begun.
+    let arguments = [
+        "optimizer.adam.lr=0.01,0.1,0.02",
+        "sweep.repeats=6",
+        "trainer.max_epochs=200",
+        "checkpoint.every_epochs=50",
+    ];
     let whole = place.run(&arguments).ended_by(0).0;
     let (_, runs) = place.prepared(&[]);
     let again = [
@@ -94,7 +100,7 @@ fn a_killed_sweep_goes_on() {
         child.wait().unwrap();
         let sweep = sweep.unwrap().0;
         let planned = statuses(&sweep);
-        assert_eq!(planned.len(), 6, "{planned:?}");
+        assert_eq!(planned.len(), 18, "{planned:?}");
         let compared = place.runner(&["compare", sweep.to_str().unwrap()]).stdout;
         assert!(round < 3 || compared.contains(" planned (#"), "{compared}");
         // As a kill during the writing of the table leaves it.

@@ -4,11 +4,9 @@ use std::ops::Range;
 
 use super::{
     Access, Activation, Cost, Emitter, Encoder, Kind, Op, Operation, Record, Refused, SLIM, Size, Slice,
-    emit::Operand,
-    product,
-    reference::{Memory, product_of, transposed},
-    split::Split,
+    emit::Operand, product, reference::Memory, split::Split,
 };
+use crate::vector::reference::{product_of, transposed};
 
 /// dx = (dy Wᵀ) f'(saved), where f is the activation that made x, if its derivative is fused here.
 #[derive(Clone, Debug, PartialEq)]

@@ -7,9 +7,10 @@ use super::{
     Kind, Lowering, Op, Operation, Record, Refused, Size, Slice, WeightGradient,
     emit::Operand,
     product::{self, is_slim},
-    reference::{Memory, product_of},
+    reference::Memory,
     split::Split,
 };
+use crate::vector::reference::product_of;
 
 /// y = f(x W + b).
 #[derive(Clone, Debug, PartialEq)]

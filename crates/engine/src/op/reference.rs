@@ -52,20 +52,3 @@ impl Memory {
         self.set(to, &values);
     }
 }
-
-/// `[m, k] x [k, n]`.
-pub(super) fn product_of(a: &[f64], b: &[f64], [m, k, n]: [usize; 3]) -> Vec<f64> {
-    let mut c = vec![0.0; m * n];
-    for i in 0..m {
-        for p in 0..k {
-            for j in 0..n {
-                c[i * n + j] += a[i * k + p] * b[p * n + j];
-            }
-        }
-    }
-    c
-}
-
-pub(super) fn transposed(a: &[f64], rows: usize, columns: usize) -> Vec<f64> {
-    (0..rows * columns).map(|i| a[(i % rows) * columns + i / rows]).collect()
-}

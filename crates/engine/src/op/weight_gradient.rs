@@ -5,10 +5,11 @@ use super::{
     bias_gradient,
     emit::Operand,
     product,
-    reference::{Memory, product_of, transposed},
+    reference::Memory,
     run::{Context, RowFetch, Slices},
     split::{GRAIN, Split},
 };
+use crate::vector::reference::{product_of, transposed};
 
 /// dW = xᵀ dy; or, with the plain SGD update fused in, W -= rate dW.
 #[derive(Clone, Debug, PartialEq)]
