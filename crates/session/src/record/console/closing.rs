@@ -26,8 +26,7 @@ pub(super) fn table(
     (color, width): (bool, usize),
 ) -> String {
     let devices = messages::devices_in_words(&header.devices_requested, &header.devices_used);
-    let status = painted(outcome.status, color);
-    let name = escape_line(&header.name);
+    let (name, status) = (escape_line(&header.name), painted(outcome.status, color));
     let mut text = format!("{name} {status} in {} on {devices}\n\n", units::seconds(wall_s));
     for (name, value) in rows(header, (outcome, validated), wall_s, folder) {
         let line = format!("  {name:<NAME$} {}", escape_line(&value));
@@ -46,10 +45,8 @@ pub(super) fn lab(
     folder: &Path,
     color: bool,
 ) -> String {
-    let work = table.work(outcome.loop_s).map(|words| format!(" ({words})"));
-    // Products and copies print only times; what they log is in their tables.
-    let printing = printing(outcome).filter(|_| work.is_none()).unwrap_or_default();
-    let work = work.unwrap_or_default();
+    let work = table.work(outcome.loop_s).map(|words| format!(" ({words})")).unwrap_or_default();
+    let printing = table.printing(outcome).unwrap_or_default();
     table.note_doubts(outcome, header.virtual_devices, header.build);
     // The reason of a failure is printed as an error.
     let reason = outcome.reason.as_ref().filter(|_| outcome.status == Status::Interrupted);
@@ -61,18 +58,6 @@ pub(super) fn lab(
         units::seconds(wall_s),
         escape_line(&folder.to_string_lossy())
     )
-}
-
-/// What moved to the host so that steps could print it.
-fn printing(outcome: &Outcome) -> Option<String> {
-    let of = |kind| outcome.transfers.iter().filter(move |row| (row.kind, row.purpose) == (kind, "log"));
-    let [copies, waits] = ["d2h", "sync"].map(|kind| of(kind).map(|row| row.count).sum::<u64>());
-    let bytes: u64 = of("d2h").filter_map(|row| row.bytes).sum();
-    (copies > 0).then(|| {
-        let copies =
-            if copies == 1 { "1 copy".to_owned() } else { format!("{} copies", units::count(copies)) };
-        format!("  printing moved {} in {copies}, {}\n", units::bytes(bytes), units::counted(waits, "wait"))
-    })
 }
 
 /// One line for a trial of a sweep.

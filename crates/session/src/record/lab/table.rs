@@ -91,6 +91,22 @@ impl LabTable {
         Some(format!("these {rows}: {}; the rest: {rest}", units::seconds(work_s)))
     }
 
+    /// What moved to the host so that steps could print it; `None` for products and copies, which print times alone.
+    pub fn printing(&self, outcome: &Outcome) -> Option<String> {
+        let of = |kind| outcome.transfers.iter().filter(move |row| (row.kind, row.purpose) == (kind, "log"));
+        let [copies, waits] = ["d2h", "sync"].map(|kind| of(kind).map(|row| row.count).sum::<u64>());
+        let bytes: u64 = of("d2h").filter_map(|row| row.bytes).sum();
+        (copies > 0 && self.rows.is_empty()).then(|| {
+            let copies =
+                if copies == 1 { "1 copy".to_owned() } else { format!("{} copies", units::count(copies)) };
+            format!(
+                "  printing moved {} in {copies}, {}\n",
+                units::bytes(bytes),
+                units::counted(waits, "wait")
+            )
+        })
+    }
+
     /// Adds notes about anything that makes the figures less meaningful than they seem.
     pub fn note_doubts(&mut self, outcome: &Outcome, any_virtual: bool, build: &str) {
         if !self.rows.is_empty() {
