@@ -100,7 +100,7 @@ fn runs_that_differ_in_everything() {
     runs
       1  RUNS/linreg/a
       2  RUNS/linreg/b
-      3  RUNS/linreg/c; virtual devices: its times say nothing of real ones
+      3  RUNS/linreg/c
 
     train loss against run 1
       2  parts at step 2: 2 and 2.5, 20.0 % apart; 3 steps in common
