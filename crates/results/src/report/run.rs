@@ -7,7 +7,9 @@ use std::{
 };
 
 use super::{
-    ReportError, live,
+    ReportError,
+    comparison::POLICY,
+    live,
     logged::{self, Logged, more_is_better},
     parallel,
 };
@@ -278,7 +280,7 @@ impl Run {
 
     /// Whether its training losses are means of epochs.
     pub(super) fn has_epoch_means(&self) -> bool {
-        self.axis("logging.policy") == Some("per_epoch")
+        self.axis(POLICY) == Some("per_epoch")
     }
 
     /// Whether it is the final model of another run, which no validation ranks.
