@@ -7,9 +7,7 @@ use std::{
 };
 
 use super::{
-    ReportError,
-    comparison::POLICY,
-    live,
+    ReportError, live,
     logged::{self, Logged, more_is_better},
     parallel,
 };
@@ -280,7 +278,7 @@ impl Run {
 
     /// Whether its training losses are means of epochs.
     pub(super) fn has_epoch_means(&self) -> bool {
-        self.axis(POLICY) == Some("per_epoch")
+        self.axis("logging.policy") == Some("per_epoch")
     }
 
     /// Whether it is the final model of another run, which no validation ranks.
