@@ -12,7 +12,7 @@ use crate::{
     host::load::{self, Load, TOO_BUSY},
     plan::{Engine, Machine, PlanError, Trial},
     record::{others_used, text_table, too_busy},
-    report::{Estimate, verdicts},
+    report::{Estimate, p_value, sign_test_in_words, verdicts},
     run::{Datasets, Exit, Planned, Prepared, prepare, print, refuse},
     spec::{EngineChoice, Experiment, Monitor, Placement, Policy, Rule, Spec},
     train::StopFlag,
@@ -258,9 +258,9 @@ fn table(tried: &[(Candidate, Vec<f64>)], untried: &[String], load: Option<&Load
         cells.extend([times(ratio.median), interval]);
         cells.extend(match verdict {
             _ if !is_quiet => [String::new(), String::new()],
-            Ordering::Greater => [p_in_words(p), "faster".to_owned()],
-            Ordering::Less => [p_in_words(p), "slower".to_owned()],
-            Ordering::Equal => [p_in_words(p), "within noise".to_owned()],
+            Ordering::Greater => [p_value(p), "faster".to_owned()],
+            Ordering::Less => [p_value(p), "slower".to_owned()],
+            Ordering::Equal => [p_value(p), "within noise".to_owned()],
         });
         faster.extend((is_quiet && verdict == Ordering::Greater).then_some((ratio.median, setting)));
         rows.push(cells);
@@ -274,7 +274,7 @@ fn table(tried: &[(Candidate, Vec<f64>)], untried: &[String], load: Option<&Load
     text += &text_table::text(&header, &rows, |place| (1..5).contains(&place));
     if is_quiet {
         let settings = units::counted(others.len() as u64, "setting");
-        text += &format!("  p: sign test against changes below 2 %, by Holm for {settings} at once\n");
+        text += &format!("  {}\n", sign_test_in_words(&settings));
         if faster.is_empty() {
             text += "  nothing that was tried is faster beyond noise\n";
         }
@@ -288,10 +288,6 @@ fn table(tried: &[(Candidate, Vec<f64>)], untried: &[String], load: Option<&Load
     }
     untried.iter().for_each(|what| text += &format!("  not tried: {what}\n"));
     text
-}
-
-fn p_in_words(p: f64) -> String {
-    if p < 0.001 { "<0.001".to_owned() } else { format!("{p:.3}") }
 }
 
 #[cfg(test)]
@@ -316,9 +312,9 @@ mod tests {
             [(setting("as it is"), vec![100.0, 100.0, 20.0]), (setting("other"), vec![50.0, 130.0, 26.0])];
         insta::assert_snapshot!(table(&tried, &[], None), @r"
           each setting trained 3 times for about 60.0 ms, in turns, at a learning rate of 0
-          setting   rows/s  ratio        interval      p
+          setting   rows/s  ratio        interval     p
           as it is   100.0
-          other      130.0  1.30x  0.50x to 1.30x  1.000  within noise
+          other      130.0  1.30x  0.50x to 1.30x  1.00  within noise
           p: sign test against changes below 2 %, by Holm for 1 setting at once
           nothing that was tried is faster beyond noise
         ");
@@ -345,7 +341,7 @@ mod tests {
           a          140.0  1.40x  1.40x to 1.40x  0.016  faster
           b          50.00  0.50x  0.50x to 0.50x  0.016  slower
           c          140.0  1.40x  1.40x to 1.40x  0.078  within noise
-          d          140.0  1.40x  0.90x to 1.40x  1.000  within noise
+          d          140.0  1.40x  0.90x to 1.40x   1.00  within noise
           p: sign test against changes below 2 %, by Holm for 4 settings at once
           other processes used 0.31 of 2 cores meanwhile: on a quiet machine other settings may be faster
           faster: a, 1.40x the rows per second

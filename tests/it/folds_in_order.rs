@@ -116,7 +116,7 @@ fn folds_are_compared_by_their_range() {
     let begins = |line: usize, words: &str| assert!(lines[line].starts_with(words), "{compared}");
     begins(0, "best: #5 lr 0.1, validation loss ");
     assert!(lines[0].ends_with(", range over 3 folds;"), "{compared}");
-    begins(1, "  ahead on each fold of all others, of which #4 is next (paired difference ");
+    begins(1, "  better on every fold than all others, of which #4 is next (paired difference ");
     assert_eq!(lines[2], format!("  {path} (its last fold, which trains on most rows)"));
     let notes = "\n  means and paired differences over n folds [lowest, highest]\n  folds in the order of rows train on ever more, \
                  each on those of the one before: no interval or p-value is known to hold\n";
@@ -170,11 +170,21 @@ fn what_holds_on_each_fold() {
         let ended = place.runner(&["compare", &sweep, "--where", "lr = 0.1", "--fail-if", &condition]);
         (ended.code, ended.stdout)
     };
+    let median = |bound: f64| {
+        let condition = format!("median(validation.loss) > {bound}");
+        let ended = place.runner(&["compare", &sweep, "--where", "lr = 0.1", "--fail-if", &condition]);
+        (ended.code, ended.stdout)
+    };
     let ([low, high], mean) = (ends(&values[1]), values[1].iter().sum::<f64>() / 3.0);
     assert!(low < mean && mean < high, "{values:?}");
     let (code, text) = gate(low / 2.0);
     assert!(code == Some(1) && text.contains(": fails\n"), "{code:?} {text}");
     let (code, text) = gate((low + mean) / 2.0);
+    assert!(code == Some(0) && text.contains(": passes: it is not so on each fold\n"), "{text}");
+    let (code, text) = median(low / 2.0);
+    assert!(code == Some(1) && text.contains(": fails\n"), "{code:?} {text}");
+    let middle = values[1].iter().find(|value| ![low, high].contains(value)).unwrap();
+    let (code, text) = median((low + middle) / 2.0);
     assert!(code == Some(0) && text.contains(": passes: it is not so on each fold\n"), "{text}");
 
     let words = ["spec.toml", "data.folds=3", "data.fold=0..3", "optimizer.adam.lr=0.001,0.1", "-q"];
@@ -203,4 +213,38 @@ fn a_final_model_trains_as_long_as_the_last_fold() {
     let compared = place.runner(&["compare", &sweep]).stdout;
     let note = "\n  seeds have the same rows in each fold: intervals and p are of what seeds draw, not of other times\n";
     assert!(compared.contains(note) && compared.contains(", n 2"), "{compared}");
+}
+
+/// Seeds that go with the folds are each of other times, so that neither seeds nor folds give an interval.
+#[test]
+fn seeds_of_one_fold_each_have_no_interval() {
+    let place = sandbox();
+    let zip = "sweep.zip={ \"data.fold\" = [0, 1, 2], seed = [1, 2, 3] }";
+    let words = ["spec.toml", "data.folds=3", zip, "optimizer.adam.lr=0.001,0.1", "-q"];
+    let sweep = place.runner(&words).stdout.trim().to_owned();
+    let compared = place.runner(&["compare", &sweep]).stdout;
+    assert!(compared.lines().next().unwrap().ends_with(", range over 3 folds;"), "{compared}");
+    let notes = "\n  means and paired differences over n seeds [lowest, highest]\n  folds in the order of rows train on ever more, ";
+    assert!(compared.contains(notes), "{compared}");
+    assert!(
+        !["p-value  ", "Student", "what seeds draw"].iter().any(|word| compared.contains(word)),
+        "{compared}"
+    );
+}
+
+/// Settings of one seed over all folds and of several seeds share no sample: a bound is neither kept nor broken, for that reason.
+#[test]
+fn folds_and_seeds_over_folds_have_no_range() {
+    let place = sandbox();
+    let sweep = |seeds: &str| {
+        let words = ["spec.toml", "data.folds=3", "data.fold=0..3", seeds, "optimizer.adam.lr=0.1", "-q"];
+        place.runner(&words).stdout.trim().to_owned()
+    };
+    let [first, second] = ["seed=0", "seed=1..3"].map(sweep);
+    let text = place.runner(&["compare", &first, &second]).stdout;
+    let note = "\n  differences of means over other folds: no range\n  folds in the order of rows";
+    assert!(text.contains(note) && !text.contains("paired by fold"), "{text}");
+    let condition = "mean(validation.loss) > 0.5 * baseline";
+    let text = place.runner(&["compare", &second, "--baseline", &first, "--fail-if", condition]).stdout;
+    assert!(text.contains("; they share no folds: no range: undecided\n"), "{text}");
 }

@@ -90,7 +90,7 @@ fn runs_that_differ_in_everything() {
     runs.run("linreg/b", &Facts { commit: "dead", ..other });
     runs.run("linreg/c", &Facts { num_gpus: 2, devices: "virtual:0;virtual:1", ..FACTS });
     insta::assert_snapshot!(runs.table(&["linreg"], 200), @r"
-    3 runs, whose times say nothing of each other: cpu.model differs
+    3 runs, whose times say nothing of each other: cpu.model differs; virtual devices share the host's processor and memory: their times say nothing of GPUs
 
      run  devices.num_gpus  trainer.max_epochs  status    devices              steps  train loss  last validation loss  best validation loss  train time  steps/s  logging    h2d   d2h
        1                 0                   3  finished  cpu                      3       1.000                0.5000     0.5000 in epoch 1     3.00 ms     1000   0.30 %  4 KiB  12 B
@@ -100,7 +100,7 @@ fn runs_that_differ_in_everything() {
     runs
       1  RUNS/linreg/a
       2  RUNS/linreg/b
-      3  RUNS/linreg/c; virtual devices: its times say nothing of real ones
+      3  RUNS/linreg/c
 
     train loss against run 1
       2  parts at step 2: 2 and 2.5, 20.0 % apart; 3 steps in common

@@ -43,7 +43,13 @@ fn the_cost_of_watching_is_that_of_repeats_in_turns() {
     assert_eq!(lines[2].split("  ").next(), Some("logging.policy"), "{out}");
     assert_eq!([words(lines[3]), words(lines[4])], ["immediate 6", "buffered 6"], "{out}");
     assert!(lines[2].contains("96.9 % interval"), "{out}");
-    assert!(!out.contains("what a logging policy costs"), "virtual devices have no cost to tell: {out}");
+    let why = "no table of what a logging policy costs: virtual devices share the host's processor and memory: their times say nothing \
+               of GPUs";
+    assert!(lines.contains(&why) && out.matches("say nothing of GPUs").count() == 1, "{out}");
+    let compared = place.runner(&["compare", "runs"]).stdout;
+    let first =
+        "12 runs; virtual devices share the host's processor and memory: their times say nothing of GPUs";
+    assert_eq!(compared.lines().next(), Some(first), "{compared}");
     assert!(!out.contains("products, GFLOP/s"), "single repeats are left to `compare`: {out}");
 }
 

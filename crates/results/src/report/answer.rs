@@ -54,7 +54,8 @@ impl Comparison {
         let of_data = [self.tasks_apart(question)?, self.sampled()].into_iter().flatten();
         let apart: String = of_data.map(|words| format!("{words}\n")).chain(apart).collect();
         let space = if apart.is_empty() { "" } else { "\n" };
-        Ok(apart + space + &sections.join("\n"))
+        let virtual_times = self.virtual_times().map(|words| format!("  {words}\n")).unwrap_or_default();
+        Ok(apart + space + &sections.join("\n") + &virtual_times)
     }
 
     /// `best: #12 lr 0.03 width 32, validation loss 0.0615 [0.0583, 0.0640], n 5; not distinguishable from
@@ -120,12 +121,17 @@ impl Comparison {
         let is_in_order = ranking.settings[0].is_in_order();
         let mut words = Vec::new();
         if let [first, more @ ..] = &tested[..] {
-            let what = if is_in_order { "not ahead on each fold of" } else { "not distinguishable from" };
-            words.push(format!("{what} {}{}", named(first), units::and_more(more.len())));
+            let (what, on) = match is_in_order {
+                true => ("not better than", " on every fold"),
+                false => ("not distinguishable from", ""),
+            };
+            let (number, apart) = (self.numbered(&first.places), apart(first));
+            words.push(format!("{what} {number}{on}{apart}{}", units::and_more(more.len())));
         }
         if let [first, more @ ..] = &untested[..] {
             let why = match first.difference.is_some_and(|difference| difference.pairs > 0) {
                 true => format!("one shared {each} cannot tell"),
+                false if is_in_order => "no shared fold tells".to_owned(),
                 false => format!("too few {each}s to tell"),
             };
             words.push(format!("{why} it from {}{}", named(first), units::and_more(more.len())));
@@ -135,8 +141,8 @@ impl Comparison {
             let next = &ranking.settings[1];
             let next = format!("of which {} is next{}", self.numbered(&next.places), apart(next));
             words.push(match each {
-                _ if is_in_order => format!("ahead on each fold of all others, {next}"),
-                "fold" => format!("ahead on these folds of all others, {next}"),
+                _ if is_in_order => format!("better on every fold than all others, {next}"),
+                "fold" => format!("better on these folds than all others, {next}"),
                 _ => format!("better than all others, {next}"),
             });
         }
@@ -353,7 +359,7 @@ pub(super) fn more<T>(shown: &[T], all: usize, what: &str) -> String {
 }
 
 /// `0.041`, `<0.001`.
-pub(super) fn p_value(p: f64) -> String {
+pub fn p_value(p: f64) -> String {
     match p {
         p if p < 0.001 => "<0.001".to_owned(),
         p if p < 0.1 => format!("{p:.3}"),

@@ -47,7 +47,7 @@ impl Apart {
 /// `2 tasks, whose losses are not comparable: the data differ (first; second)`, where a shared setting learns two. The first
 /// `count` runs are those of the first sweep.
 fn task(pairs: &[[&Candidate; 2]], runs: &[Run], count: usize, metric: &Metric) -> Option<String> {
-    let tasks = Tasks::of_metric(runs, metric);
+    let tasks = Tasks::of_metric(runs, metric).unwrap_or_else(|| Tasks::new(runs));
     let by_run = tasks.by_run(runs.len());
     let mut next = [0, count];
     let is_apart = pairs.iter().any(|pair| {

@@ -153,14 +153,15 @@ fn is_older(entry: &Entry, age: Duration, now: DateTime<Utc>) -> bool {
 /// The folders of the best `count` of each name, task and metric, as `compare` ranks them. What it does not rank, since nothing of it
 /// has finished, stays if its value so far is among the best `count` of all. Also whether runs of a name are of several tasks.
 fn best(entries: &mut [Entry], count: usize) -> (HashSet<PathBuf>, bool) {
-    let rankings = if count > 0 { best_first(entries) } else { Vec::new() };
-    let ranked: HashSet<usize> = rankings.iter().flatten().copied().collect();
+    let rankings = if count > 0 { best_first(entries) } else { BTreeMap::new() };
+    let ranked: HashSet<usize> = rankings.values().flatten().flatten().copied().collect();
     let mut names: BTreeMap<_, Vec<usize>> = BTreeMap::new();
     for (place, entry) in entries.iter().enumerate().filter(|(_, entry)| entry.cost().is_finite()) {
         names.entry((entry.folder.parent(), entry.best().monitor())).or_default().push(place);
     }
     let (mut best, mut has_tasks) = (HashSet::new(), false);
-    for named in names.values() {
+    for ((parent, _), named) in &names {
+        let rankings = rankings.get(&parent.map(Path::to_owned));
         let of_entries = tasks(&named.iter().map(|&place| &entries[place]).collect::<Vec<_>>());
         let groups = grouped(of_entries.into_iter().zip(named.iter().copied()));
         has_tasks |= groups.len() > 1;
@@ -171,16 +172,16 @@ fn best(entries: &mut [Entry], count: usize) -> (HashSet<PathBuf>, bool) {
             };
             group.sort_by(|a, b| entries[*a].cost().total_cmp(&entries[*b].cost()));
             let so_far = group.iter().copied().take(count).filter(|place| !ranked.contains(place));
-            best.extend(rankings.iter().flat_map(first).chain(so_far));
+            best.extend(rankings.into_iter().flatten().flat_map(first).chain(so_far));
         }
     }
     (best.into_iter().map(|place| entries[place].folder.clone()).collect(), has_tasks)
 }
 
-/// The entries of each name, by task and metric: that with the best setting first, as `compare` ranks all runs of the name.
-fn best_first(entries: &mut [Entry]) -> Vec<Vec<usize>> {
+/// By name, and then by task and metric, its entries: that with the best setting first, as `compare` ranks all runs of the name.
+fn best_first(entries: &mut [Entry]) -> BTreeMap<Option<PathBuf>, Vec<Vec<usize>>> {
     let names = grouped(entries.iter().map(|entry| entry.folder.parent().map(Path::to_owned)).zip(0..));
-    let of_name = |(_, named): (_, Vec<usize>)| {
+    let of_name = |(name, named): (_, Vec<usize>)| {
         let count = |&place: &usize| iter::repeat_n(place, entries[place].runs.len());
         let owners: Vec<usize> = named.iter().flat_map(count).collect();
         let runs = named.iter().flat_map(|&place| mem::take(&mut entries[place].runs));
@@ -188,10 +189,9 @@ fn best_first(entries: &mut [Entry]) -> Vec<Vec<usize>> {
         let rankings = comparison.best_first().into_iter();
         let rankings = rankings.map(|runs| distinct(runs.into_iter().map(|run| owners[run]))).collect();
         owners.iter().zip(comparison.runs).for_each(|(owner, run)| entries[*owner].runs.push(run));
-        rankings
+        (name, rankings)
     };
-    let rankings: Vec<Vec<Vec<usize>>> = names.into_iter().map(of_name).collect();
-    rankings.concat()
+    names.into_iter().map(of_name).collect()
 }
 
 /// A run's fold and the seed of its split.

@@ -7,7 +7,10 @@ use super::{
     machines::is_decisive,
     run::{Run, SAME_AS},
 };
-use crate::{record::of_build, units};
+use crate::{
+    record::{VIRTUAL, of_build},
+    units,
+};
 
 /// A remark on runs that had different numbers of threads available but used the same number: explains why
 /// giving more threads changed nothing.
@@ -41,6 +44,7 @@ impl Comparison {
         let metric = self.ranked_by(metric).ok().flatten();
         let same = self.runs.iter().filter(|run| run.status == SAME_AS).count();
         let count = self.runs.len() - same;
+        let virtual_times = self.virtual_times();
         let mut sentence = units::counted(count as u64, "run");
         let as_what = if count == 1 { "it" } else { "one of them" };
         match same {
@@ -52,7 +56,7 @@ impl Comparison {
             }
         }
         if count < 2 {
-            return sentence;
+            return sentence + &virtual_times.map(|words| format!("; {words}")).unwrap_or_default();
         }
         let kinds = self.kinds();
         let mut comparable = "comparable: ";
@@ -74,16 +78,17 @@ impl Comparison {
             format!("{} no environment.toml in {unknown}", if comparable.is_empty() { "" } else { ";" })
         } else if !decisive.is_empty() {
             format!("{join} whose times say nothing of each other: {}", differ(&decisive))
+        } else if named.is_empty() && virtual_times.is_some() {
+            String::new()
         } else if named.is_empty() {
             format!("{join} {comparable}same processor, instruction set, threads and version")
         } else {
             format!("{join} to be compared with care: {}", differ(&named))
         };
-        if let Some(sampled) = self.sampled() {
-            sentence += &format!("; {sampled}");
-        }
-        if let Some(idle) = idle_threads(&self.runs) {
-            sentence += &format!("; {idle}");
+        for words in
+            [virtual_times.map(str::to_owned), self.sampled(), idle_threads(&self.runs)].into_iter().flatten()
+        {
+            sentence += &format!("; {words}");
         }
         let dirty = self.places(|run| run.fact("git.dirty") == Some("true"));
         if !dirty.is_empty() {
@@ -99,6 +104,11 @@ impl Comparison {
         let sentence =
             || format!("{} between the runs: their times say nothing of each other", differ(&decisive));
         (!decisive.is_empty()).then(sentence)
+    }
+
+    /// A sentence on times of virtual devices; `None` where there are none.
+    pub(super) fn virtual_times(&self) -> Option<&'static str> {
+        self.runs.iter().any(Run::is_virtual).then_some(VIRTUAL)
     }
 
     /// A sentence on data that are known by samples; `None` where all bytes count, or one run is alone.

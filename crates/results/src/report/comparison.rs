@@ -95,7 +95,8 @@ impl Comparison {
 
     /// The tasks in which a metric can be compared, or else losses.
     pub(super) fn tasks_of(&self, metric: Option<&Metric>) -> Tasks {
-        metric.map_or_else(|| self.tasks.clone(), |metric| Tasks::of_metric(&self.runs, metric))
+        let own = metric.and_then(|metric| Tasks::of_metric(&self.runs, metric));
+        own.unwrap_or_else(|| self.tasks.clone())
     }
 
     /// The keys that distinguish the runs of each task of a metric.
@@ -182,8 +183,9 @@ impl Comparison {
         // Repeats of one seed over policies ask what these cost, for each of the other settings.
         let is_of_policies =
             |run: &&Run| run.repeat().is_some() && run.axes.iter().any(|(key, _)| key == POLICY);
+        let policies = || distinct(runs.iter().map(|run| run.axis(POLICY))).len();
         !learn
-            || (runs.iter().all(is_of_policies) && seeds() == 1 && repeats() > 1)
+            || (runs.iter().all(is_of_policies) && policies() > 1 && seeds() == 1 && repeats() > 1)
             || runs.iter().all(|run| is_not_run(run) || run.kind() != "train")
     }
 

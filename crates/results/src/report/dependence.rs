@@ -33,8 +33,17 @@ impl Dependence {
 
     /// What the samples of the runs of a setting have in common; `each` says what a sample is.
     pub(super) fn new(each: &str, runs: &[Run], places: &[usize]) -> Self {
+        let in_order = places.iter().filter_map(|&place| {
+            let [seed, _] = runs[place].seeds()?;
+            Some((seed, runs[place].fold_in_order()?))
+        });
+        let folds =
+            grouped(in_order).into_iter().map(|(_, folds)| folds.into_iter().collect::<BTreeSet<_>>());
+        let sets = distinct(folds).len();
         match each {
-            "fold" if places.iter().any(|&place| runs[place].fold_in_order().is_some()) => Self::InOrder,
+            "fold" if sets > 0 => Self::InOrder,
+            // Each seed is of other times.
+            "seed" if sets > 1 => Self::InOrder,
             "seed" => Self::of_seeds(runs, places),
             _ => Self::Independent,
         }

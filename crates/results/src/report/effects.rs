@@ -64,9 +64,7 @@ impl Effects {
             None => (points(ranking, None), String::new()),
         };
         let settings = additive::settings(&runs);
-        let can_tell = |key: usize| !ranking.metric.is_learned || concerns_learning(&ranking.keys[key]);
-        let varies =
-            |key: &usize| can_tell(*key) && settings.iter().any(|(own, _)| own[*key] != settings[0].0[*key]);
+        let varies = |key: &usize| settings.iter().any(|(own, _)| own[*key] != settings[0].0[*key]);
         let axes = (0..ranking.keys.len()).filter(varies).count();
         if settings.len() < 3 || axes == 0 || (axes == 1 && settings.len() == runs.len()) {
             return None;
@@ -164,18 +162,27 @@ fn values_of<'a>(setting: &'a Candidate, seeds: Option<&'a Seeds<'a>>) -> impl I
     setting.samples.iter().filter(move |(of, _)| is_of(of)).map(|(_, value)| *value)
 }
 
-/// The runs of a ranking's settings. An axis does not vary where it is empty.
+/// Whether an axis can change the metric.
+fn can_tell(ranking: &Ranking, key: &str) -> bool {
+    !ranking.metric.is_learned || concerns_learning(key)
+}
+
+/// A setting's values of the ranking's axes. An axis does not vary where it is empty, or can change nothing.
+fn axis_values<'a>(ranking: &Ranking, values: impl Iterator<Item = Option<&'a str>>) -> Vec<Option<&'a str>> {
+    let known = |value: &&str| !["", "-"].contains(value);
+    let of_key =
+        |(key, value): (&String, Option<&'a str>)| value.filter(known).filter(|_| can_tell(ranking, key));
+    ranking.keys.iter().zip(values).map(of_key).collect()
+}
+
+/// The runs of a ranking's settings.
 fn points<'a>(ranking: &'a Ranking, seeds: Option<&'a Seeds<'a>>) -> Vec<Point<'a>> {
     let mut points = Vec::new();
     for setting in &ranking.settings {
-        let values: Vec<Option<&str>> = setting.values.iter().map(|value| known(value)).collect();
+        let values = axis_values(ranking, setting.values.iter().map(|value| Some(value.as_str())));
         points.extend(values_of(setting, seeds).map(|value| (values.clone(), value)));
     }
     points
-}
-
-fn known(value: &str) -> Option<&str> {
-    Some(value).filter(|value| !["", "-"].contains(value))
 }
 
 /// The metric by which successive halving judged a trial.
@@ -200,7 +207,7 @@ fn first_rung<'a>(comparison: &'a Comparison, ranking: &'a Ranking) -> Option<(S
     let point = |row: &Texts| -> Option<Point<'a>> {
         let run = *by_trial.get(&row[trial].parse().ok()?)?;
         let value = row[value].parse().ok().filter(|value: &f64| !value.is_nan())?;
-        Some((ranking.keys.iter().map(|key| run.axis(key).and_then(known)).collect(), value))
+        Some((axis_values(ranking, ranking.keys.iter().map(|key| run.axis(key))), value))
     };
     let rows = file.rows.iter().filter(|row| row[epochs] == *rung);
     (metric.as_deref() == Some(ranking.metric.full_name()))
@@ -228,6 +235,9 @@ fn of_grid(ranking: &Ranking, seeds: Option<&Seeds<'_>>) -> Option<Result<Effect
     let of_group = |values: &Vec<f64>| values.len() as f64 * (mean(values) - grand).powi(2) / total;
     let axes: Vec<Effect> = (0..ranking.keys.len())
         .map(|key| {
+            if !can_tell(ranking, &ranking.keys[key]) {
+                return Effect { share: 0.0, levels: Vec::new(), are_ranges: false };
+            }
             let by_level = grouped(
                 settings.iter().flat_map(|s| values_of(s, seeds).map(move |value| (&s.values[key], value))),
             );

@@ -105,13 +105,13 @@ impl Condition {
         let compared = format!("{} of n {} against {}{of_base}", word(value), own.samples.len(), word(bound));
         let holds = self.operator.holds(value, bound);
         let interval = self.difference(own, base, alpha);
-        let is_range = self.statistic == Statistic::Mean && own.is_in_order();
+        let is_range = pair.is_in_order();
         let is_constant = interval.is_none() && self.mean(own, base).p.is_some();
         let difference = match interval {
             Some(interval) => {
                 format!("; difference {}", self.metric.with_interval(value - bound, Some(interval)))
             }
-            None if self.statistic == Statistic::Median => {
+            None if self.statistic == Statistic::Median && !is_range => {
                 let fewest = if self.is_relative { fewest_each(alpha) } else { fewest(1.0 - alpha) };
                 format!("; too few runs for an interval of the median: take {fewest} or more of each")
             }
@@ -157,6 +157,8 @@ impl Condition {
     fn difference(&self, own: &Candidate, baseline: &Candidate, alpha: f64) -> Option<[f64; 2]> {
         let factor = self.factor;
         match self.statistic {
+            // The range of folds is that of their differences, whatever the statistic.
+            _ if own.is_in_order() || baseline.is_in_order() => self.mean(own, baseline).interval_at(alpha),
             Statistic::Mean => self.mean(own, baseline).interval_at(alpha),
             Statistic::Median if self.is_relative => {
                 let values = |setting: &Candidate, factor: f64| -> Vec<f64> {

@@ -61,10 +61,16 @@ pub(super) struct Lost {
 }
 
 impl Pair {
+    /// Whether samples of one of the two are of folds in the order of rows.
+    pub(super) fn is_in_order(&self) -> bool {
+        self.own.is_in_order() || self.base.is_in_order()
+    }
+
     /// Why there is no interval for the difference.
     pub(super) fn too_few(&self) -> &'static str {
         match self.own.samples.len().max(self.base.samples.len()) {
             1 => "one run each: no interval",
+            _ if self.is_in_order() && self.difference.pairs == 0 => "they share no folds: no range",
             _ => "too few runs for an interval",
         }
     }
@@ -249,7 +255,7 @@ impl<'a> Against<'a> {
     pub fn text(&self, width: u16) -> String {
         let Matched { keys, pairs, .. } = &self.matched;
         let counted = units::counted(pairs.len() as u64, "shared setting");
-        let is_in_order = pairs.iter().any(|pair| pair.own.is_in_order() || pair.base.is_in_order());
+        let is_in_order = pairs.iter().any(Pair::is_in_order);
         let better = |sign: f64| {
             let differs = |(pair, p): &(&Pair, &Option<f64>)| {
                 let is_clear =
@@ -288,8 +294,14 @@ impl<'a> Against<'a> {
             _ => "paired by seed where seeds are shared",
         };
         text += &match pairs.iter().find(|pair| pair.difference.p.is_none()) {
-            _ if is_in_order => {
-                format!("  differences of means, paired by fold [lowest, highest]\n{IN_ORDER}\n")
+            Some(_) if is_in_order => {
+                let are_paired = pairs.iter().any(|pair| pair.difference.pairs > 0);
+                let how = if are_paired {
+                    "differences of means, paired by fold [lowest, highest]"
+                } else {
+                    "differences of means over other folds: no range"
+                };
+                format!("  {how}\n{IN_ORDER}\n")
             }
             Some(pair) if tested().next().is_none() => format!("  {}\n", pair.too_few()),
             _ => {

@@ -62,6 +62,7 @@ mod text;
 mod verdict;
 mod watch;
 
+pub use answer::p_value;
 pub use best::{BestRun, BestSetting, find_best_run, find_run, run_numbers};
 pub use class_table::ClassTable;
 pub use cleaning::{CleanRequest, Cleaning};
@@ -80,6 +81,6 @@ pub use parquet::write_metrics;
 pub use plot::{PlotRequest, Style, plot};
 pub use run::{TAGS, run_digest, run_status, tags};
 pub use show::{show, show_json};
-pub use statistics::{Estimate, verdicts};
+pub use statistics::{Estimate, sign_test_in_words, verdicts};
 pub use sweep_end::sweep_end;
 pub use watch::Moment;

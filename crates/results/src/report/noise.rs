@@ -3,10 +3,14 @@
 
 use super::{
     configurations::Configuration,
-    run::Run,
+    run::{Run, mean},
     statistics::{are_too_few, coverage},
 };
-use crate::{host::load::BUSY, record::waited_for_a_core, units};
+use crate::{
+    host::load::BUSY,
+    record::{too_busy, waited_for_a_core, waited_too_long},
+    units,
+};
 
 /// An interval wider than this share of its median is reported.
 const WIDE: f64 = 0.05;
@@ -28,7 +32,6 @@ pub(super) fn warnings(
     let most = |figure: &dyn Fn(&Run) -> f64| runs.iter().map(figure).fold(0.0, f64::max);
     let cores = |run: &Run| run.environment_number("cpu.logical_cores").unwrap_or(1.0);
     let taken = |run: &Run| load(run, "others_cores") + load(run, "stolen_cores");
-    let is_short = |run: &Run| run.environment_number("load.others_cores").is_none();
     let waited = |run: &Run| if is_short(run) { load(run, "core_wait_share") } else { 0.0 };
     let unknown = which(&|run| {
         run.environment.is_some() && is_short(run) && run.environment_number("load.core_wait_share").is_none()
@@ -65,12 +68,26 @@ pub(super) fn warnings(
     lines
 }
 
-/// The share of the cores that others used during a run; of a short one the part of its time in which it had no core.
-pub(super) fn others_share(run: &Run) -> Option<f64> {
-    let cores = run.environment_number("cpu.logical_cores").unwrap_or(1.0);
-    let others = run.environment_number("load.others_cores");
-    let share = others.map(|others| (others + load(run, "stolen_cores")) / cores);
-    share.or_else(|| run.environment_number("load.core_wait_share"))
+/// Why the times of these runs compare nothing: others used the cores, or short runs waited for one. `None` where they compare.
+pub(super) fn too_noisy<'a>(runs: impl Iterator<Item = &'a Run> + Clone) -> Option<String> {
+    let of_all = |share: &dyn Fn(&Run) -> Option<f64>| -> f64 {
+        let shares: Vec<f64> = runs.clone().filter_map(share).collect();
+        if shares.is_empty() { 0.0 } else { mean(&shares) }
+    };
+    let others = |run: &Run| {
+        let cores = run.environment_number("cpu.logical_cores").unwrap_or(1.0);
+        Some((run.environment_number("load.others_cores")? + load(run, "stolen_cores")) / cores)
+    };
+    let waited = |run: &Run| match is_short(run) {
+        true => run.environment_number("load.core_wait_share"),
+        false => None,
+    };
+    too_busy(of_all(&others)).or_else(|| waited_too_long(of_all(&waited)))
+}
+
+/// Whether a run was too short to count what others used.
+fn is_short(run: &Run) -> bool {
+    run.environment_number("load.others_cores").is_none()
 }
 
 /// A figure of the machine's load during a run.

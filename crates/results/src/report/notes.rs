@@ -53,16 +53,18 @@ pub(super) fn notes(comparison: &Comparison, ranking: &Ranking) -> String {
     if ranking.settings.iter().all(|setting| setting.samples.len() < 2) {
         return text;
     }
-    if ranking.settings.iter().any(Candidate::is_in_order) {
-        let what = if ranking.settings.len() > 1 { "means and paired differences" } else { "means" };
-        return text + &format!("  {what} over n folds [lowest, highest]\n{IN_ORDER}\n");
-    }
     let is_paired = ranking.settings.iter().filter_map(|setting| setting.difference).all(|d| d.pairs > 0);
-    let what = match ranking.pairs {
-        0 => "means",
-        _ if is_paired => "means and paired differences",
-        _ => "means and differences",
+    let what = |has_differences| match has_differences {
+        false => "means",
+        true if is_paired => "means and paired differences",
+        true => "means and differences",
     };
+    if ranking.settings.iter().any(Candidate::is_in_order) {
+        let what = what(ranking.settings.len() > 1);
+        let each = ranking.each;
+        return text + &format!("  {what} over n {each}s [lowest, highest]\n{IN_ORDER}\n");
+    }
+    let what = what(ranking.pairs > 0);
     let _ = write!(text, "  {what} over n {}s [95 %, Student]", ranking.each); // a String takes every write
     if ranking.pairs > 0 {
         let pairs = units::counted(ranking.pairs as u64, "pair");

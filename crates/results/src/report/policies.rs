@@ -12,14 +12,15 @@ use super::{
     comparison::POLICY,
     configurations::Configuration,
     grid::{self, Column, Columns},
+    grouping::distinct,
     key::short,
-    noise::others_share,
+    noise::too_noisy,
     repeats::{axes, interval, interval_title, word},
     run::Run,
     speeds::times,
-    statistics::{Estimate, fewest_for_verdict, verdicts},
+    statistics::{Estimate, fewest_for_verdict, sign_test_in_words, verdicts},
 };
-use crate::{record::too_busy, units};
+use crate::units;
 
 /// The policy that the others are compared with, if it was run.
 const NOTHING: &str = "off";
@@ -104,11 +105,11 @@ pub(super) fn costs(runs: &[Run], configurations: &[Configuration]) -> Option<Co
     columns.numbers(&title, |(_, cost)| interval(cost.more_per_step(), signed_seconds));
     columns.numbers("p", |(_, cost)| cost.verdict.map(|(_, p)| p_value(p)).unwrap_or_default());
     let to_nothing = base == NOTHING;
-    columns.words("", |(_, cost)| match cost.verdict {
+    columns.words("verdict", |(_, cost)| match cost.verdict {
         Some((Ordering::Greater, _)) => "slower".to_owned(),
         // No step is faster because it logs.
         Some((Ordering::Less, _)) if !to_nothing => "faster".to_owned(),
-        Some(_) => "noise".to_owned(),
+        Some(_) => "within noise".to_owned(),
         None => String::new(),
     });
     let (columns, keys) = (columns.known(), keys.len());
@@ -118,8 +119,7 @@ pub(super) fn costs(runs: &[Run], configurations: &[Configuration]) -> Option<Co
 /// Gives each cost its verdict, if there can be one; returns the note on that. `None` if no
 /// times compare: those of virtual devices do not.
 fn judge(rows: &mut [(&Configuration, Cost)], runs: &[Run]) -> Option<String> {
-    let shares = rows.iter().flat_map(|(c, _)| &c.places).filter_map(|&place| others_share(&runs[place]));
-    let shares: Vec<f64> = shares.collect();
+    let judged: Vec<&Run> = rows.iter().flat_map(|(c, _)| &c.places).map(|&place| &runs[place]).collect();
     let mut compared: Vec<&mut Cost> =
         rows.iter_mut().map(|(_, cost)| cost).filter(|cost| !cost.factors.is_empty()).collect();
     let fewest = fewest_for_verdict(compared.len());
@@ -127,18 +127,26 @@ fn judge(rows: &mut [(&Configuration, Cost)], runs: &[Run]) -> Option<String> {
     if compared.is_empty() {
         return None;
     }
-    if let Some(words) = too_busy(shares.iter().sum::<f64>() / shares.len().max(1) as f64) {
+    if let Some(words) = too_noisy(judged.iter().copied()) {
         return Some(format!("no verdict: {words}"));
     }
-    if compared.iter().any(|cost| cost.factors.len() < fewest) {
-        let words = format!(
-            "no verdict: {at_once} at once can be told from noise by `sweep.repeats={fewest}` or more"
-        );
-        return Some(words);
+    let turns = distinct(judged.iter().filter_map(|run| run.repeat())).len();
+    let finished = compared.iter().map(|cost| cost.factors.len()).max().unwrap_or(0);
+    if finished < fewest {
+        return Some(match turns >= fewest {
+            true => format!(
+                "no verdict: {finished} of {turns} turns finished with both; {fewest} can tell {at_once} from noise"
+            ),
+            false => {
+                format!(
+                    "no verdict: {at_once} at once can be told from noise by `sweep.repeats={fewest}` or more"
+                )
+            }
+        });
     }
     let factors: Vec<Vec<f64>> = compared.iter().map(|cost| cost.factors.clone()).collect();
     compared.iter_mut().zip(verdicts(&factors)).for_each(|(cost, verdict)| cost.verdict = Some(verdict));
-    Some(format!("p: sign test against changes below 2 %, by Holm for {at_once} at once"))
+    Some(sign_test_in_words(&at_once))
 }
 
 fn policy(configuration: &Configuration) -> Option<&str> {

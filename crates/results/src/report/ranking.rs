@@ -307,7 +307,11 @@ impl Candidate {
     pub(super) fn counted(&self) -> String {
         match self.samples.len() {
             0 | 1 => String::new(),
-            count if self.is_in_order() => format!(", range over {count} folds"),
+            count if self.is_in_order() => {
+                let is_of_several = |(of, _): &Sample| of.as_ref().is_some_and(|(_, folds)| folds.len() > 1);
+                let each = if self.samples.iter().any(is_of_several) { "seeds" } else { "folds" };
+                format!(", range over {count} {each}")
+            }
             count => format!(", n {count}"),
         }
     }
@@ -360,10 +364,13 @@ fn sorted(settings: Vec<Candidate>, metric: &Metric) -> Vec<Candidate> {
 fn compare_with_best(settings: &mut [Candidate]) -> usize {
     let repeated = settings.iter().filter(|setting| setting.samples.len() > 1).count();
     let Some((best, others)) = settings.split_first_mut() else { return 0 };
-    let pairs = if best.is_in_order() { 0 } else { repeated * repeated.saturating_sub(1) / 2 };
     for other in others.iter_mut() {
         other.difference = Some(other.minus(best, 1.0));
     }
+    if best.is_in_order() {
+        return 0;
+    }
+    let pairs = repeated * repeated.saturating_sub(1) / 2;
     // Pairs with the best setting come first; the others are needed only for their ranks.
     let all: Vec<&Candidate> = std::iter::once(&*best).chain(&*others).collect();
     // A single value has no spread: of 100,000 settings with one each there is nothing to test.

@@ -13,7 +13,7 @@ use std::cmp::Ordering;
 use super::student::holm;
 
 /// A change below this factor is not worth a word.
-pub const LEAST_CHANGE: f64 = 1.02;
+const LEAST_CHANGE: f64 = 1.02;
 
 /// A verdict needs a p below this.
 const LEVEL: f64 = 0.05;
@@ -101,6 +101,12 @@ pub fn verdicts(ratios: &[Vec<f64>]) -> Vec<(Ordering, f64)> {
     let (found, p): (Vec<Ordering>, Vec<f64>) = ratios.iter().map(verdict).unzip();
     let corrected = found.into_iter().zip(holm(&p, p.len()));
     corrected.map(|(found, p)| (if p < LEVEL { found } else { Ordering::Equal }, p)).collect()
+}
+
+/// What the p-values of [`verdicts`] are, of `lists` such as `3 comparisons`.
+pub fn sign_test_in_words(lists: &str) -> String {
+    let least = 100.0 * (LEAST_CHANGE - 1.0);
+    format!("p: sign test against changes below {least:.0} %, by Holm for {lists} at once")
 }
 
 /// The least number of ratios with which one of `lists` can get a verdict, whatever the others hold.

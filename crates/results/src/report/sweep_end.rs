@@ -5,7 +5,7 @@ use std::{fmt::Write, path::Path};
 use super::{
     ReportError, columns,
     comparability::is_debug,
-    comparison::Comparison,
+    comparison::{Comparison, POLICY},
     configurations::{FINISHED, has_repeats},
     grid,
     grouping::grouped,
@@ -21,7 +21,7 @@ use super::{
 };
 use crate::{
     host::escape_line,
-    record::{Claims, VIRTUAL, of_build},
+    record::{Claims, of_build},
     units,
 };
 
@@ -54,13 +54,14 @@ pub fn sweep_end(folder: &Path, time: Option<&str>, width: u16) -> Result<String
     if let Some(costs) = &costs {
         let _ = writeln!(text, "{}\n\n{}", costs.title, costs.table(width)); // cannot fail
     }
+    let verdict = verdict::verdict(runs, width)?;
     if is_about_times || costs.is_some() {
-        text += &doubts(&comparison, width);
+        text += &doubts(&comparison, verdict.is_some(), width);
     }
     if let Some(words) = of_build("debug").filter(|_| runs.iter().any(is_debug)) {
         let _ = writeln!(text, "  build {words}"); // writing to a String cannot fail
     }
-    text.push_str(&verdict::verdict(runs, width)?.unwrap_or_default());
+    text.push_str(&verdict.unwrap_or_default());
     let is_explained = |run: &&Run| !run.reason.is_empty() && run.status != FINISHED;
     let reasons =
         grouped(runs.iter().filter(is_explained).map(|run| ((status_in_words(run), &run.reason), run.trial)));
@@ -113,16 +114,22 @@ fn times(comparison: &Comparison, width: u16) -> String {
 }
 
 /// Results of the lab, and notes on what makes the times doubtful.
-fn doubts(comparison: &Comparison, width: u16) -> String {
+fn doubts(comparison: &Comparison, has_verdict: bool, width: u16) -> String {
     let Comparison { runs, configurations, findings, .. } = comparison;
     let mut text = String::new();
     if findings.has_figures() {
         if !has_repeats(configurations) {
             let _ = writeln!(text, "{}", findings.text(("trial", 0), width).trim_start()); // cannot fail
         }
-        if runs.iter().any(Run::is_virtual) {
-            let _ = writeln!(text, "  {VIRTUAL}"); // writing to a String cannot fail
-        }
+    }
+    // The verdict on devices says it of its own.
+    if comparison.is_about_times()
+        && !has_verdict
+        && let Some(words) = comparison.virtual_times()
+    {
+        let has_policies = runs.iter().any(|run| run.axes.iter().any(|(key, _)| key == POLICY));
+        let costs = if has_policies { "no table of what a logging policy costs: " } else { "" };
+        let _ = writeln!(text, "  {costs}{words}"); // writing to a String cannot fail
     }
     for line in noise::warnings(runs, configurations, &columns::numbered("trial", 0)) {
         let _ = writeln!(text, "  noise: {line}");

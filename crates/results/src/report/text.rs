@@ -75,9 +75,6 @@ impl Comparison {
             if run.torn {
                 words.push("the last line of its metrics.csv is torn and was left out".to_owned());
             }
-            if run.is_virtual() {
-                words.push("virtual devices: its times say nothing of real ones".to_owned());
-            }
             lines.push(((place + 1).to_string(), words.join("; ")));
         }
         lines

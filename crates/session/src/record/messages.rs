@@ -219,12 +219,20 @@ pub fn waited_for_a_core(share: f64) -> Option<String> {
 
 /// Why times compare nothing: what other processes used of the cores. `None` where they left enough of them.
 pub fn too_busy(others: f64) -> Option<String> {
-    let [used, most] = [others, TOO_BUSY].map(units::percent);
-    (others > TOO_BUSY).then(|| {
-        format!(
-            "other processes used {used} of the cores meanwhile, more than {most}; try again while the machine is quiet"
-        )
+    let used = units::percent(others);
+    above(others, || format!("other processes used {used} of the cores meanwhile"))
+}
+
+/// The same of runs too short to count that, by how long they waited for a core.
+pub fn waited_too_long(share: f64) -> Option<String> {
+    above(share, || {
+        format!("{} of the time of short runs went into waiting for a core", units::percent(share))
     })
+}
+
+fn above(share: f64, words: impl FnOnce() -> String) -> Option<String> {
+    let most = units::percent(TOO_BUSY);
+    (share > TOO_BUSY).then(|| format!("{}, more than {most}; try again while the machine is quiet", words()))
 }
 
 /// What others did with the machine during a run; `None` where that was little.

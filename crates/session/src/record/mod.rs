@@ -84,7 +84,9 @@ pub use joint_lines::JointLines;
 use lab::LabTable;
 pub use lab::VIRTUAL;
 pub use lines::{Lines, confusion_csv};
-pub use messages::{cause, devices_in_words, of_build, others_used, too_busy, waited_for_a_core};
+pub use messages::{
+    cause, devices_in_words, of_build, others_used, too_busy, waited_for_a_core, waited_too_long,
+};
 pub use model_file::write_model;
 pub use plan_messages::{all_reduce, engine, weak_scaling};
 pub use recorder::{EventSender, Recorder};

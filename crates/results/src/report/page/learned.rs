@@ -98,6 +98,7 @@ impl Content<'_> {
         }
         if self.comparison.runs.len() == 1 {
             self.facts(&mut headline);
+            self.comparison.virtual_times().iter().for_each(|words| headline.prose("warning", words));
         } else {
             let class = if headline.is_empty() { "verdict" } else { "note" };
             headline.prose(class, &self.comparison.comparability(metric));

@@ -148,10 +148,6 @@ impl Content<'_> {
             let words = "Of several devices the first one's loop is timed; all-reduce includes the wait for the others.";
             html.prose("note", words);
         }
-        if places.iter().any(|&place| self.comparison.runs[place].is_virtual()) {
-            let words = "Virtual devices share the host's processor: their times say nothing of real ones.";
-            html.prose("warning", words);
-        }
         if let [own] = &read[..] {
             let caption = format!("Phases of the training loop{}", self.of_run(own.place, places));
             table::table(html, &caption, &phase_columns(&own.phases));
