@@ -156,13 +156,18 @@ class Run:
         the training file, as integers where all of them are. Raises RunnerError with the first row that is wrong.
         """
         place, given = _rows(rows)
+        if any(word == "-o" or word.startswith("--out") for word in options):
+            raise ValueError("the predictions are returned: write them with the frame's own `to_csv`")
         done = _done(_call("predict", str(self.path), place, *options, given=given))
         names, *lines = csv.reader(io.StringIO(done.stdout, newline=""))
         columns = dict(zip(names, map(list, zip(*lines, strict=True)) if lines else ([] for _ in names), strict=True))
-        # Columns of `--keep` come first, as they are in the table.
-        first = next(i for i, name in enumerate(names) if name == "class" or name.startswith("prediction"))
-        for name in names[first:]:
-            columns[name] = _classes(columns[name]) if name == "class" else list(map(float, columns[name]))
+        # Columns of `--keep` come first, as they are in the table; none is named like one of the program's own.
+        own = len(names) - names[::-1].index("class") - 1 if "class" in names else None
+        for name in names if own is None else names[own + 1 :]:
+            if own is not None or name.startswith("prediction"):
+                columns[name] = _floats(columns[name])
+        if own is not None:
+            columns["class"] = _classes(columns["class"])
         return _framed(columns, rows)
 
     def evaluate(self, rows=None, labels=None, options=()):
@@ -174,10 +179,10 @@ class Run:
         place, given = (None, None) if rows is None else _rows(rows)
         with tempfile.TemporaryDirectory() as folder:
             if labels is not None:
-                file, content = _rows(labels)
-                if content is not None:
+                file = labels
+                if not isinstance(labels, (str, os.PathLike)):
                     file = Path(folder, "labels.npy")
-                    file.write_bytes(content)
+                    file.write_bytes(_npy(labels))
                 options = ["--labels", os.fspath(file), *options]
             words = [] if place is None else [place]
             return json.loads(_done(_call("evaluate", str(self.path), *words, "--json", *options, given=given)).stdout)
@@ -211,21 +216,36 @@ def _rows(rows):
     if isinstance(rows, (str, os.PathLike)):
         return os.fspath(rows), None
     if hasattr(rows, "write_csv"):
-        return "-", rows.write_csv().encode()
+        # A line without any text is no row, so a missing cell is written as `""`.
+        return "-", rows.write_csv(quote_style="always").encode()
     if hasattr(rows, "to_csv"):
         return "-", rows.to_csv(index=False).encode()
     if isinstance(rows, dict):
         text = io.StringIO(newline="")
         lines = csv.writer(text, lineterminator="\n")
         lines.writerow(rows)
-        # A line without any text would be no row.
-        lines.writerows([cell if cell is not None else "" for cell in row] for row in zip(*rows.values(), strict=True))
+        lines.writerows(zip(*rows.values(), strict=True))
         return "-", text.getvalue().encode()
+    return "-", _npy(rows)
+
+
+def _npy(values):
+    """The bytes of an NPY file."""
     import numpy
 
-    array = io.BytesIO()
-    numpy.save(array, numpy.asarray(rows), allow_pickle=False)
-    return "-", array.getvalue()
+    array = numpy.asarray(values)
+    if array.dtype == object or array.ndim == 0:
+        raise TypeError(f"expected a frame, a dict of columns, an array of numbers or the path of a file, found {type(values).__name__}")
+    file = io.BytesIO()
+    numpy.save(file, array, allow_pickle=False)
+    return file.getvalue()
+
+
+def _floats(cells):
+    try:
+        return list(map(float, cells))
+    except ValueError:
+        return cells
 
 
 def _classes(names):
@@ -292,6 +312,8 @@ def _override(key, value):
 
 
 def _toml(value):
+    if isinstance(value, dict):
+        return f"{{ {', '.join(f'{_toml(str(key))} = {_toml(item)}' for key, item in value.items())} }}"
     if isinstance(value, (list, tuple)):
         return f"[{', '.join(map(_toml, value))}]"
     if isinstance(value, os.PathLike):

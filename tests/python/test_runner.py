@@ -113,18 +113,56 @@ class Runs(unittest.TestCase):
         self.assertEqual((list(kept), list(kept["kind"])), (["kind", "prediction"], ["a", "b"]))
         with self.assertRaisesRegex(runner.RunnerError, r"^`c` in column `kind` is not a category of the training file\n --> <stdin>:2:3"):
             run.predict({"x": [4], "kind": ["c"]})
-        try:
+        with self.assertRaisesRegex(runner.RunnerError, r"^the predictions have a column `prediction` of their own"):
+            run.predict({**rows, "prediction": [1, 2]}, ["--keep", "prediction"])
+        with self.assertRaisesRegex(ValueError, "the predictions are returned"):
+            run.predict(rows, ["--out", "o.csv"])
+        if importlib.util.find_spec("pandas") is not None:
             import pandas
+
+            frame = pandas.DataFrame(rows, index=[8, 3])
+            self.assertEqual(list(run.predict(frame).index), [8, 3])
+            self.assertEqual(list(run.predict(frame)["prediction"]), list(predicted))
+        if importlib.util.find_spec("polars") is not None:
+            import polars
+
+            frame = polars.DataFrame(rows)
+            self.assertEqual(list(run.predict(frame)["prediction"]), list(predicted))
+
+    def test_a_missing_cell_is_a_row_in_each_kind_of_frame(self):
+        Path("rows.csv").write_text("x,y\n" + "".join(f"{i},{3 * i}\n" for i in range(40)))
+        Path("table.toml").write_text(
+            'data.csv = { path = "rows.csv", target = "y", missing = "mean" }\n'
+            "model.layers = [{ linear = { out_features = 1 } }]\n[optimizer.sgd]\nlr = 1e-4\n"
+        )
+        run = runner.run("table.toml")
+        frames = [{"x": [1.0, None, 3.0]}]
+        for package in ("pandas", "polars"):
+            if importlib.util.find_spec(package) is not None:
+                frames.append(importlib.import_module(package).DataFrame(frames[0]))
+        wanted = None
+        for frame in frames:
+            predicted = list(run.predict(frame)["prediction"])
+            wanted = wanted or predicted
+            self.assertEqual((len(predicted), predicted), (3, wanted), type(frame))
+
+    def test_arrays_and_their_labels(self):
+        try:
+            import numpy
         except ImportError:
-            return
-        frame = pandas.DataFrame(rows, index=[8, 3])
-        self.assertEqual(list(run.predict(frame).index), [8, 3])
-        self.assertEqual(list(run.predict(frame)["prediction"]), list(predicted))
+            self.skipTest("NumPy is not installed")
         arrays = runner.run("linreg.toml")
         x = [[1.0, 2.0], [0.5, 0.25]]
-        self.assertEqual(arrays.predict(x).shape, (2, 1))
-        targets = arrays.predict(x)["prediction"].to_numpy(dtype="float32")
+        self.assertEqual(len(arrays.predict(x)["prediction"]), 2)
+        targets = numpy.array(arrays.predict(x)["prediction"], dtype="float32")
         self.assertLess(arrays.evaluate(x, targets)["loss"], 1e-10)
+        if importlib.util.find_spec("pandas") is not None:
+            import pandas
+
+            self.assertLess(arrays.evaluate(x, pandas.Series(targets))["loss"], 1e-10)
+        for wrong in (7, [{"x": 1}]):
+            with self.assertRaisesRegex(TypeError, "^expected a frame, a dict of columns, an array of numbers or the path of a file"):
+                arrays.predict(wrong)
 
     def test_classes_keep_their_names(self):
         for names, wanted in [(["2", "10"], [2, 10]), (["02", "1"], ["02", "1"]), (["a", "1"], ["a", "1"]), ([], [])]:
@@ -181,6 +219,10 @@ class Values(unittest.TestCase):
             self.assertEqual(tomllib.loads(runner._override("a", value))["a"], value)
         self.assertEqual([runner._override("a", float(word)) for word in ("inf", "-inf")], ["a=inf", "a=-inf"])
         self.assertEqual(runner._override("a", Path("b c/d.csv")), 'a="b c/d.csv"')
+
+    def test_layers_are_a_list_of_tables(self):
+        layers = [{"linear": {"out_features": 4}}, "relu"]
+        self.assertEqual(tomllib.loads(runner._override("model.layers", layers))["model"]["layers"], layers)
 
     def test_overrides_are_numpys_numbers(self):
         try:

@@ -36,6 +36,8 @@ pub enum PredictError {
     IsNoPrediction { file: PathBuf },
     #[error("`{}` has predictions with the columns `{found}`: these would be `{wanted}`", file.display())]
     KeepsOthers { file: PathBuf, found: String, wanted: String },
+    #[error("the predictions have a column `{name}` of their own: a kept one cannot have the same name")]
+    KeepsOwnName { name: String },
     #[error("the model is too large for `{}`: ONNX holds at most 2 GiB", file.display())]
     TooLarge { file: PathBuf },
     #[error("numbers have no confusion matrix")]
@@ -77,6 +79,9 @@ impl PredictError {
             Self::IsNoPrediction { .. } | Self::KeepsOthers { .. } => {
                 Some("write to another file; `--force` replaces it")
             }
+            Self::KeepsOwnName { .. } => Some(
+                "keep a column that tells the rows apart, and join by it; or rename this one in the file",
+            ),
             Self::NoTestRows { .. } => {
                 Some("name the rows after the run, or train with `data.split.test=0.1`")
             }

@@ -3,6 +3,7 @@
 
 use std::{
     io::{self, Write},
+    iter,
     path::Path,
 };
 
@@ -27,6 +28,10 @@ pub fn predict(
     (to, force): (Option<&Path>, bool),
     warn: &mut dyn FnMut(String),
 ) -> Result<(), PredictError> {
+    let own = names(trained);
+    if let Some(name) = options.keep.iter().find(|name| own.contains(name)) {
+        return Err(PredictError::KeepsOwnName { name: name.clone() });
+    }
     let Some(path) = to.filter(|path| *path != Path::new("-")) else {
         return write(trained, (input, options), &mut io::stdout().lock(), "standard output", warn);
     };
@@ -102,25 +107,22 @@ fn write(
 
 /// The names of columns that are kept, and of predictions.
 fn header(lines: &mut Lines, trained: &Trained, kept: &[String]) {
-    kept.iter().for_each(|name| {
+    kept.iter().chain(&names(trained)).for_each(|name| {
         lines.text(name);
     });
-    let (classes, targets) = (trained.data.class_names(), trained.data.target_names());
-    match classes {
-        Some(classes) => {
-            lines.text("class");
-            classes.iter().for_each(|class| {
-                lines.text(&format!("p_{class}"));
-            });
-        }
-        None if targets.is_empty() => {
-            lines.text("prediction");
-        }
-        None => targets.iter().for_each(|target| {
-            lines.text(&format!("prediction_{target}"));
-        }),
-    }
     lines.end();
+}
+
+/// The names of columns of predictions.
+fn names(trained: &Trained) -> Vec<String> {
+    let targets = trained.data.target_names();
+    match trained.data.class_names() {
+        Some(classes) => {
+            iter::once("class".to_owned()).chain(classes.iter().map(|class| format!("p_{class}"))).collect()
+        }
+        None if targets.is_empty() => vec!["prediction".to_owned()],
+        None => targets.iter().map(|target| format!("prediction_{target}")).collect(),
+    }
 }
 
 /// The class with the largest output, and the softmax of all outputs; no class if one of them is not finite.

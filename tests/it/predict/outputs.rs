@@ -91,6 +91,14 @@ fn columns_that_are_kept() {
     assert_eq!((wrong.code, wrong.stdout.as_str()), (Some(2), ""));
     assert!(wrong.stderr.contains("error: no column `color` to keep\n"), "{wrong:?}");
     assert!(wrong.stderr.ends_with(" = hint: did you mean `colour`?\n"), "{wrong:?}");
+    // A CSV file with two columns of one name is read wrong by most programs.
+    let own = expected.lines().next().unwrap().split(',').next().unwrap();
+    let twice = kept(&["--keep", own]);
+    assert_eq!((twice.code, twice.stdout.as_str()), (Some(2), ""));
+    let words = format!(
+        "error: the predictions have a column `{own}` of their own: a kept one cannot have the same name\n"
+    );
+    assert!(twice.stderr.starts_with(&words), "{twice:?}");
 }
 
 /// A mistyped column is the error, whatever the file holds; predictions beside other columns are not replaced, and called so.
