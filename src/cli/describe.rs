@@ -234,11 +234,11 @@ fn cost(page: &mut Page, trial: &Trial, measured: &Result<Rehearsal, Unmeasured>
     );
     let measured = match measured {
         Ok(own) => Some(match too_busy(own.others) {
-            Some(words) => format!("not measured: {words}"),
+            Some(words) => format!("its steps were not timed: {words}"),
             None => format!("{} measured", units::seconds(own.step_s)),
         }),
         Err(Unmeasured::NotHere) => None,
-        Err(why) => Some(format!("not measured: {why}")),
+        Err(why) => Some(format!("its steps were not timed: {why}")),
     };
     if trial.engine.is_gpu() && !lower_bound.rates.processor.is_gpu() {
         // These rates are the CPU's; GPU estimates are shown with the engine.

@@ -5,7 +5,7 @@ use std::{
     io::Write,
     os::unix::fs::OpenOptionsExt,
     path::{Path, PathBuf},
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 use rustix::fs::{OFlags, statvfs};
@@ -13,11 +13,16 @@ use rustix::fs::{OFlags, statvfs};
 /// It is timed with at most as many bytes; more take proportionally longer.
 const MOST_WRITTEN: u64 = 8 << 20;
 
+/// It is timed with as many syncs, and with no more than the fewest once they took this long.
+const LEAST_SYNCS: f64 = 3.0;
+const MOST_SYNCS: f64 = 16.0;
+const LONG: Duration = Duration::from_millis(20);
+
 pub struct Disk {
     folder: PathBuf,
     pub block: u64,
     pub free: u64,
-    /// Seconds of the shortest sync, and per byte, once measured.
+    /// Mean seconds of the shortest sync, and seconds per byte, once measured.
     pub write_s: Option<[f64; 2]>,
 }
 
@@ -42,14 +47,19 @@ impl Disk {
             file.write_all(&contents).and_then(|()| file.sync_all()).ok()?;
             Some(begun.elapsed().as_secs_f64())
         };
-        let median = |bytes: u64| {
-            let mut times = [write_s(bytes)?, write_s(bytes)?, write_s(bytes)?];
-            times.sort_unstable_by(f64::total_cmp);
-            Some(times[1])
+        // Some syncs take several times as long as most, and a run waits for all of them.
+        let mean = |bytes: u64| {
+            let (begun, mut count) = (Instant::now(), 0.0);
+            let mut all_s = 0.0;
+            while count < LEAST_SYNCS || count < MOST_SYNCS && begun.elapsed() < LONG {
+                all_s += write_s(bytes)?;
+                count += 1.0;
+            }
+            Some(all_s / count)
         };
         let most = bytes.clamp(self.block, MOST_WRITTEN);
-        self.write_s = median(self.block)
-            .zip(median(most))
+        self.write_s = mean(self.block)
+            .zip(mean(most))
             .map(|(least, longer)| [least, (longer - least).max(0.0) / most as f64]);
     }
 }

@@ -17,8 +17,10 @@ use crate::{
     units,
 };
 
-/// Making the folder of a trial, starting its threads and closing its files takes about as many seconds.
+/// Making the folder of a run, starting its threads and closing its files takes about as many seconds; those of a sweep's trial
+/// are not waited for on the disk.
 const FILES_S: f64 = 3e-3;
+const FILES_OF_TRIAL_S: f64 = 1.5e-3;
 
 /// No other shape of a sweep is measured after this time.
 const LONG: Duration = Duration::from_millis(600);
@@ -29,8 +31,9 @@ const SHORT_S: f64 = 1.0;
 /// Bytes of a row of `sweep.csv`.
 const SWEEP_ROW: u64 = 330;
 
-/// Syncs of a checkpoint: `metrics.csv`, both of its files, and their folder's entries.
-const SYNCS: f64 = 5.0;
+/// Syncs of a checkpoint: `metrics.csv`, and both of its files with their folder's entries. Removing the one before takes about as
+/// long as another.
+const SYNCS: f64 = 6.0;
 
 /// Training waits for checkpoints of epochs for a second and this part of its time.
 const WAIT_SHARE: f64 = 0.05;
@@ -198,7 +201,7 @@ impl Group<'_> {
     }
 
     /// How long each of its trials takes.
-    fn time(&self, all: &[Group<'_>], disk: Option<&Disk>) -> Option<TrialTime> {
+    fn time(&self, all: &[Group<'_>], disk: Option<&Disk>, is_sweep: bool) -> Option<TrialTime> {
         let (trial, own) = (self.trial, self.rehearsal(all)?);
         let steps_s = trial.steps as f64 * own.step_s;
         let pass_s = own.validation_s.unwrap_or(trial.validation_steps() * own.step_s);
@@ -209,7 +212,8 @@ impl Group<'_> {
             let passes = units::counted(trial.validations(), "validation");
             words.push_str(&format!(", {passes} of {}", units::seconds(pass_s)));
         }
-        let mut seconds = steps_s + passes_s + own.loading_s + FILES_S + waits_s.unwrap_or(0.0);
+        let files_s = if is_sweep { FILES_OF_TRIAL_S } else { FILES_S };
+        let mut seconds = steps_s + passes_s + own.loading_s + files_s + waits_s.unwrap_or(0.0);
         if let (Some(rule), Some(waits_s)) = (&trial.spec.checkpoint, waits_s)
             && waits_s > steps_s / 20.0
         {
@@ -251,7 +255,7 @@ fn time(
     conditions: &Conditions<'_>,
     basis: &str,
 ) -> Option<String> {
-    let time_of = |group: &Group| Some((group.count as f64, group.time(groups, disk)?));
+    let time_of = |group: &Group| Some((group.count as f64, group.time(groups, disk, conditions.is_sweep)?));
     let times: Vec<(f64, TrialTime)> = groups.iter().map(time_of).collect::<Option<_>>()?;
     let all_s: f64 = times.iter().map(|(count, time)| count * time.seconds).sum();
     let seconds = || times.iter().map(|(_, time)| time.seconds);
@@ -346,7 +350,7 @@ fn space(
             _ => datasets.open(&group.trial.spec)?,
         };
         let rows = group.rehearsal(groups).map_or([None; 2], |own| own.row_bytes);
-        let seconds = group.time(groups, None).map_or(0.0, |time| time.seconds);
+        let seconds = group.time(groups, None, conditions.is_sweep).map_or(0.0, |time| time.seconds);
         let files = run_files(group.trial, &dataset, rows, seconds).into_iter();
         let each = files.fold(1, |sum: u64, (count, bytes)| {
             sum.saturating_add(count.saturating_mul(bytes.div_ceil(disk.block)))

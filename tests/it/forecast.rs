@@ -78,7 +78,7 @@ fn a_time_is_told_where_it_could_be_measured() {
     let check = |more: &[&str]| {
         let ended = place.runner(&[&["check", "spec.toml", "trainer.max_epochs=3000000"], more].concat());
         assert_eq!((ended.code, ended.stderr.as_str()), (Some(0), ""), "{ended:?}");
-        let is_busy = ended.stdout.matches("; not measured: other processes used ").count();
+        let is_busy = ended.stdout.matches("; its steps were not timed: other processes used ").count();
         let is_told = ended.stdout.lines().filter(|line| line.starts_with("  time ")).count();
         assert_eq!(is_busy + is_told, 1, "{}", ended.stdout);
         ended.stdout
