@@ -1,4 +1,4 @@
-//! `runner check SPEC.toml`: prints what would happen. Writes nothing, and throws away the steps that it measures.
+//! `runner check SPEC.toml`: prints what would happen. Keeps nothing but compiled kernels, and throws away the steps that it measures.
 
 use std::{
     collections::HashMap,
@@ -76,12 +76,17 @@ fn pages(
         Prepared::Run(planned) => Some((index, &**planned)),
         _ => None,
     });
-    let trials: Vec<(usize, &Trial)> = runs.collect();
+    // What a sampler draws later is not known yet.
+    let (trials, undrawn): (Vec<(usize, &Trial)>, Vec<_>) =
+        runs.partition(|(index, _)| *index < experiment.known);
     let Some((_, first)) = trials.first() else { return Ok([String::new(), String::new()]) };
     let placement = Placement::new(prepared, machine, experiment.share);
     let conditions = Conditions {
         runs_dir: &options.runs_dir,
-        jobs: jobs.map_or(1, |jobs| jobs_at_once(jobs, placement.as_ref())).min(trials.len()),
+        jobs: jobs.map_or(1, |jobs| jobs_at_once(jobs, placement.as_ref())).min(trials.len() + undrawn.len()),
+        cores: crate::host::logical_cores().unwrap_or(1),
+        undrawn: undrawn.len(),
+        measures: !options.quiet,
         is_sweep: experiment.is_sweep(),
         stops_early: experiment.stop.is_some(),
         machine,
@@ -112,7 +117,7 @@ fn show<P: Planned>(
     let prepared: Vec<Prepared<P>> = prepare(experiment, &mut shared, machine, threads)
         .map_err(|problems| refuse(&experiment.failure(problems)))?;
     // One trial is shown in detail; the table lists all of them.
-    let first = first_run(&prepared).filter(|_| !options.quiet).map(|(index, _)| index);
+    let first = first_run(&prepared).map(|(index, _)| index);
     let [of_sweep, on_page] = match first.map(|index| (index, page(&prepared, begun, &mut shared))) {
         Some((index, Err(problems))) => {
             return Err(refuse(&experiment.failure(problems.into_iter().map(|p| (index, p)))));
@@ -123,6 +128,9 @@ fn show<P: Planned>(
         Some((_, Ok(pages))) => pages,
         None => [String::new(), String::new()],
     };
+    // Of a page that is not printed, only its warnings count.
+    let [of_sweep, on_page] =
+        [of_sweep, on_page].map(|page| if options.quiet { String::new() } else { page });
     // The page already shows its own notes.
     run::warnings(experiment, &prepared, &on_page).print();
     let table = (experiment.is_sweep() && !options.quiet)

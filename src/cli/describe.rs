@@ -189,10 +189,14 @@ fn model(page: &mut Page, trial: &Trial) {
     page.more(text_table::lines(&header, &rows.collect::<Vec<_>>(), |place| place != 1));
 }
 
-fn steps(page: &mut Page, trial: &Trial) {
+/// What is said of counts if the run may end before its planned steps.
+fn at_most(trial: &Trial) -> &'static str {
     let trainer = &trial.spec.trainer;
-    let may_end_early = trainer.early_stopping.is_some() || trainer.max_time.is_some();
-    let at_most = if may_end_early { " at most" } else { "" };
+    if trainer.early_stopping.is_some() || trainer.max_time.is_some() { " at most" } else { "" }
+}
+
+fn steps(page: &mut Page, trial: &Trial) {
+    let at_most = at_most(trial);
     let epochs = units::counted(trial.steps.div_ceil(trial.steps_per_epoch), "epoch");
     let rows = units::counted(trial.programs.train.batch as u64, "row");
     let last = trial.programs.train_last.as_ref();
@@ -215,7 +219,8 @@ fn checkpoints(page: &mut Page, trial: &Trial) {
         Every::Steps(n) => (units::counted(n, "step"), Some(trial.checkpoints(0.0))),
         Every::Minutes(n) => (format!("{} min", units::exact(n)), None),
     };
-    let count = count.map_or(String::new(), |count| format!(", {} in all", units::count(count)));
+    let count =
+        count.map_or(String::new(), |count| format!(", {} in all{}", units::count(count), at_most(trial)));
     let bytes = units::bytes(4 * trial.saved_numbers());
     page.row("checkpoint", format!("every {often}{count}; {bytes} each"));
 }

@@ -32,8 +32,9 @@ impl Disk {
         let absolute = std::path::absolute(folder).ok()?;
         let folder = absolute.ancestors().find(|folder| folder.is_dir())?;
         let known = statvfs(folder).ok()?;
-        let block = known.f_frsize.max(1);
-        let free = known.f_bavail.saturating_mul(block);
+        // Network file systems report the unit of their transfers.
+        let block = known.f_frsize.clamp(512, 4096);
+        let free = known.f_bavail.saturating_mul(known.f_frsize.max(1));
         Some(Self { folder: folder.to_owned(), block, free, write_s: None })
     }
 

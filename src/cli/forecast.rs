@@ -3,40 +3,27 @@
 use std::{
     cmp::Reverse,
     path::Path,
-    sync::Arc,
     time::{Duration, Instant},
 };
 
-use super::disk::Disk;
+use super::{
+    disk::Disk,
+    forecast_groups::{Group, LONG, TrialTime, estimate, grouped, measure},
+};
 use crate::{
     host::escape_line,
     plan::{Machine, Trial},
-    record::{run_files, too_busy},
-    run::{Datasets, Rehearsal, Unmeasured, rehearse, warn},
-    spec::{Every, Problem},
+    record::{Extent, run_files, too_busy},
+    run::{Datasets, Rehearsal, Unmeasured, warn},
+    spec::Problem,
     units,
 };
-
-/// Making the folder of a run, starting its threads and closing its files takes about as many seconds; those of a sweep's trial
-/// are not waited for on the disk.
-const FILES_S: f64 = 3e-3;
-const FILES_OF_TRIAL_S: f64 = 1.5e-3;
-
-/// No other shape of a sweep is measured after this time.
-const LONG: Duration = Duration::from_millis(600);
 
 /// Less time than this, in seconds, is not foretold more closely.
 const SHORT_S: f64 = 1.0;
 
 /// Bytes of a row of `sweep.csv`.
 const SWEEP_ROW: u64 = 330;
-
-/// Syncs of a checkpoint: `metrics.csv`, and both of its files with their folder's entries. Removing the one before takes about as
-/// long as another.
-const SYNCS: f64 = 6.0;
-
-/// Training waits for checkpoints of epochs for a second and this part of its time.
-const WAIT_SHARE: f64 = 0.05;
 
 /// What is known before anything runs.
 pub struct Forecast {
@@ -46,26 +33,16 @@ pub struct Forecast {
     pub lines: Vec<(&'static str, String)>,
 }
 
-/// Trials that take as long as each other, and as much of the disk.
-struct Group<'a> {
-    trial: &'a Trial,
-    count: usize,
-    measured: Option<Rehearsal>,
-}
-
-/// A trial's time in seconds, and its parts in words.
-struct TrialTime {
-    seconds: f64,
-    /// The part of it that waits for checkpoints.
-    waits_s: f64,
-    words: String,
-}
-
 /// Where and how trials would run.
 pub struct Conditions<'a> {
     pub runs_dir: &'a Path,
     /// Trials at a time.
     pub jobs: usize,
+    pub cores: usize,
+    /// Trials that a sampler draws later: they count as the mean of the others.
+    pub undrawn: usize,
+    /// Whether steps and the disk are timed.
+    pub measures: bool,
     /// Whether it is a sweep, and whether that stops trials early.
     pub is_sweep: bool,
     pub stops_early: bool,
@@ -81,33 +58,36 @@ pub fn forecast(
     conditions: &Conditions<'_>,
 ) -> Result<Forecast, Vec<Problem>> {
     let mut groups = grouped(trials.iter().map(|(_, trial)| *trial));
-    let begun = Instant::now();
-    let mut first = groups.first().map_or(Err(Unmeasured::NotHere), |group| rehearse(group.trial, datasets));
-    match &mut first {
-        Ok(own) => {
-            groups[0].measured = Some(*own);
-            own.others = own.others.max(measure(&mut groups, datasets, begun));
-        }
-        Err(Unmeasured::TooLong) => groups[0].measured = Some(Rehearsal::by_rates(groups[0].trial)),
-        Err(_) => {}
+    let mut first = Err(Unmeasured::NotHere);
+    let mut others = 0.0;
+    if conditions.measures {
+        (first, others) = measure(&mut groups, datasets);
     }
+    if let Ok(own) = &mut first {
+        own.others = others;
+    }
+    // The page of the first trial says by whom.
+    let is_busy = too_busy(others).is_some();
+    let is_timed = !is_busy && groups.iter().any(|group| group.is_measured);
+    estimate(&mut groups, is_busy);
     let mut disk = Disk::from_folder(conditions.runs_dir);
     let checkpoints = trials.iter().filter(|(_, trial)| trial.spec.checkpoint.is_some());
     let largest = checkpoints.map(|(_, trial)| 4 * trial.saved_numbers()).max();
-    if let (Some(disk), Some(bytes), Ok(_)) = (&mut disk, largest, &first) {
+    if let (Some(disk), Some(bytes), true) = (&mut disk, largest, conditions.measures) {
         disk.measure(bytes);
     }
     let mut lines = Vec::new();
-    // The page of the first trial says where others held too much of the processors.
-    let is_disturbed = first.as_ref().is_ok_and(|own| too_busy(own.others).is_some());
-    let basis = match first {
-        Ok(_) => "on this machine".to_owned(),
-        Err(_) => format!("by {} rates", groups[0].trial.lower_bound.rates.origin.name()),
+    let basis = match groups.first().filter(|_| !is_timed) {
+        None => "on this machine".to_owned(),
+        Some(group) => {
+            let busy = if is_busy { ", as others use the cores" } else { "" };
+            format!("by {} rates{busy}", group.trial.lower_bound.rates.origin.name())
+        }
     };
-    let time = (!is_disturbed).then(|| time(&groups, disk.as_ref(), conditions, &basis)).flatten();
+    let time = time(&groups, disk.as_ref(), conditions, (is_timed, &basis));
     lines.extend(time.map(|words| ("time", words)));
     if let Some(disk) = disk {
-        lines.push(("disk", space(&groups, &disk, datasets, conditions)?));
+        lines.push(("disk", space(&groups, &disk, datasets, (conditions, is_timed))?));
     }
     if conditions.is_sweep {
         lines.extend(memory(trials, conditions).map(|words| ("memory", words)));
@@ -115,137 +95,11 @@ pub fn forecast(
     Ok(Forecast { first, lines })
 }
 
-fn grouped<'a>(trials: impl Iterator<Item = &'a Trial>) -> Vec<Group<'a>> {
-    let mut groups: Vec<Group> = Vec::new();
-    for trial in trials {
-        match groups.iter_mut().find(|group| is_alike(group.trial, trial)) {
-            Some(group) => group.count += 1,
-            None => groups.push(Group { trial, count: 1, measured: None }),
-        }
-    }
-    groups
-}
-
-fn is_alike(one: &Trial, other: &Trial) -> bool {
-    let [own, its] = [one, other].map(|trial| &trial.spec);
-    takes_same_steps(one, other)
-        && one.steps == other.steps
-        && own.checkpoint == its.checkpoint
-        && own.logging == its.logging
-        && own.data.source == its.data.source
-        && (own.trainer.validate_every_epochs, own.trainer.max_time)
-            == (its.trainer.validate_every_epochs, its.trainer.max_time)
-        && own.trainer.early_stopping.is_some() == its.trainer.early_stopping.is_some()
-}
-
-/// Whether its times say something.
-fn is_here(trial: &Trial) -> bool {
-    !trial.devices.any_virtual() && !trial.devices.over_hosts()
-}
-
-/// Whether a step of both takes as long.
-fn takes_same_steps(one: &Trial, other: &Trial) -> bool {
-    let of =
-        |trial: &Trial| (trial.engine, trial.threads, trial.spec.devices.precision, trial.facts.train_rows);
-    of(one) == of(other)
-        && one.devices.used == other.devices.used
-        && (Arc::ptr_eq(&one.programs, &other.programs) || one.programs == other.programs)
-}
-
-/// Measures the groups after the first, those with the most work first, as long as there is time. Returns the largest share of
-/// the processors that others held.
-fn measure(groups: &mut [Group<'_>], datasets: &mut Datasets, begun: Instant) -> f64 {
-    let mut order: Vec<usize> = (1..groups.len()).collect();
-    order.sort_by(|a, b| groups[*b].work_s().total_cmp(&groups[*a].work_s()));
-    let mut others = 0.0_f64;
-    for place in order {
-        let trial = groups[place].trial;
-        let known = groups.iter().find(|own| own.measured.is_some() && takes_same_steps(own.trial, trial));
-        groups[place].measured = match known {
-            Some(known) => known.measured,
-            None if begun.elapsed() < LONG => rehearse(trial, datasets).ok(),
-            None => continue,
-        };
-        others = groups[place].measured.map_or(others, |own| others.max(own.others));
-    }
-    others
-}
-
-impl Group<'_> {
-    /// Seconds of all its trials by the rates of the machine.
-    fn work_s(&self) -> f64 {
-        self.count as f64 * self.trial.steps as f64 * self.about_s()
-    }
-
-    fn about_s(&self) -> f64 {
-        self.trial.lower_bound.settled_s(self.trial.threads)
-    }
-
-    /// What was measured of it, or of the trial whose steps are most like its own, as much longer as its arithmetic takes.
-    fn rehearsal(&self, all: &[Group<'_>]) -> Option<Rehearsal> {
-        let ratio = |other: &Group| self.about_s() / other.about_s();
-        let distance = |other: &&Group| ratio(other).ln().abs();
-        let is_like = |other: &&Group| other.trial.engine.is_gpu() == self.trial.engine.is_gpu();
-        let measured = all.iter().filter(|group| group.measured.is_some()).filter(is_like);
-        let nearest = measured.min_by(|a, b| distance(a).total_cmp(&distance(b)));
-        self.measured.or_else(|| {
-            let nearest = nearest.filter(|_| is_here(self.trial))?;
-            let own = nearest.measured?;
-            let validation_s = own.validation_s.map(|seconds| {
-                let steps =
-                    self.trial.validation_steps() / nearest.trial.validation_steps().max(f64::MIN_POSITIVE);
-                seconds * ratio(nearest) * steps
-            });
-            Some(Rehearsal { step_s: own.step_s * ratio(nearest), validation_s, ..own })
-        })
-    }
-
-    /// How long each of its trials takes.
-    fn time(&self, all: &[Group<'_>], disk: Option<&Disk>, is_sweep: bool) -> Option<TrialTime> {
-        let (trial, own) = (self.trial, self.rehearsal(all)?);
-        let steps_s = trial.steps as f64 * own.step_s;
-        let pass_s = own.validation_s.unwrap_or(trial.validation_steps() * own.step_s);
-        let passes_s = trial.validations() as f64 * pass_s;
-        let waits_s = disk.and_then(|disk| checkpoint_waits(trial, steps_s + passes_s, disk));
-        let mut words = format!("{} of {}", units::counted(trial.steps, "step"), units::seconds(own.step_s));
-        if passes_s > steps_s / 20.0 {
-            let passes = units::counted(trial.validations(), "validation");
-            words.push_str(&format!(", {passes} of {}", units::seconds(pass_s)));
-        }
-        let files_s = if is_sweep { FILES_OF_TRIAL_S } else { FILES_S };
-        let mut seconds = steps_s + passes_s + own.loading_s + files_s + waits_s.unwrap_or(0.0);
-        if let (Some(rule), Some(waits_s)) = (&trial.spec.checkpoint, waits_s)
-            && waits_s > steps_s / 20.0
-        {
-            let (waits, key) = (units::seconds(waits_s), rule.every.name());
-            words.push_str(&format!(
-                ", {waits} of waiting for checkpoints: a larger `checkpoint.{key}` has fewer"
-            ));
-        }
-        if let Some(most) = trial.spec.trainer.max_time {
-            seconds = seconds.min(most.as_secs_f64());
-        }
-        Some(TrialTime { seconds, waits_s: waits_s.unwrap_or(0.0), words })
-    }
-
-    fn may_end_early(&self) -> bool {
-        let trainer = &self.trial.spec.trainer;
-        trainer.early_stopping.is_some() || trainer.max_time.is_some()
-    }
-}
-
-/// Seconds that training waits for the disk: until the previous checkpoint is written, and at the end for the last one.
-fn checkpoint_waits(trial: &Trial, training_s: f64, disk: &Disk) -> Option<f64> {
-    let rule = trial.spec.checkpoint.as_ref()?;
-    let [sync_s, byte_s] = disk.write_s?;
-    let write_s = SYNCS * sync_s + byte_s * 4.0 * trial.saved_numbers() as f64;
-    let count = trial.checkpoints(training_s) as f64;
-    let each_s = (write_s - training_s / count).max(0.0);
-    let most_s = match rule.every {
-        Every::Epochs(_) => 1.0 + WAIT_SHARE * training_s,
-        _ => f64::INFINITY,
-    };
-    Some(((count - 1.0) * each_s).min(most_s) + write_s)
+/// How many trials make progress at a time: on CPUs as many as there are cores for their threads.
+fn side_by_side(groups: &[Group<'_>], &Conditions { jobs, cores, .. }: &Conditions<'_>) -> f64 {
+    let threads = groups.iter().filter(|group| !group.trial.engine.is_gpu()).map(|group| group.trial.threads);
+    let Some(threads) = threads.max() else { return jobs as f64 };
+    (cores as f64 / threads.max(1) as f64).clamp(1.0, jobs.max(1) as f64)
 }
 
 /// How long all of them take; `None` if that is not known of one.
@@ -253,40 +107,51 @@ fn time(
     groups: &[Group<'_>],
     disk: Option<&Disk>,
     conditions: &Conditions<'_>,
-    basis: &str,
+    (is_timed, basis): (bool, &str),
 ) -> Option<String> {
-    let time_of = |group: &Group| Some((group.count as f64, group.time(groups, disk, conditions.is_sweep)?));
+    let Conditions { jobs, undrawn, .. } = *conditions;
+    let time_of = |group: &Group| Some((group.count as f64, group.time(disk, conditions.is_sweep)?));
     let times: Vec<(f64, TrialTime)> = groups.iter().map(time_of).collect::<Option<_>>()?;
-    let all_s: f64 = times.iter().map(|(count, time)| count * time.seconds).sum();
+    let known: usize = groups.iter().map(|group| group.count).sum();
+    let all = (known + undrawn) as f64;
+    let all_s = times.iter().map(|(count, time)| count * time.seconds).sum::<f64>() * all / known as f64;
     let seconds = || times.iter().map(|(_, time)| time.seconds);
     let (shortest, longest) = (seconds().fold(f64::INFINITY, f64::min), seconds().fold(0.0, f64::max));
-    let in_all = (all_s / conditions.jobs as f64).max(longest) + conditions.planned.as_secs_f64();
-    let at_most = conditions.stops_early || groups.iter().any(Group::may_end_early);
-    let about = match (in_all < SHORT_S, at_most) {
-        (true, _) => "less than a second".to_owned(),
-        (false, true) => format!("at most {}", about(in_all)),
-        (false, false) => format!("about {}", about(in_all)),
+    let first_s =
+        groups.iter().filter_map(|group| group.rehearsal).map(|own| own.first_s).fold(0.0, f64::max);
+    let side_by_side = side_by_side(groups, conditions);
+    let in_all = first_s + (all_s / side_by_side).max(longest) + conditions.planned.as_secs_f64();
+    let is_cut = times.iter().any(|(_, time)| time.part < 1.0);
+    let at_most = conditions.stops_early || is_cut || groups.iter().any(Group::may_end_early);
+    let about = match (in_all < SHORT_S, at_most, is_timed) {
+        (true, ..) => "less than a second".to_owned(),
+        (_, true, true) => format!("at most {}", about(in_all)),
+        (_, true, false) => format!("at most roughly {}", about(in_all)),
+        (_, false, true) => format!("about {}", about(in_all)),
+        (_, false, false) => format!("roughly {}", about(in_all)),
     };
     let parts = match &times[..] {
         [(_, time)] if !conditions.is_sweep => time.words.clone(),
         _ => {
-            let count = groups.iter().map(|group| group.count as u64).sum();
             let range = match [shortest, longest].map(units::seconds) {
                 [least, most] if least == most => format!("of {most}"),
                 [least, most] => format!("of {least} to {most}"),
             };
-            let at_a_time = match conditions.jobs {
+            let at_a_time = match jobs {
                 1 => String::new(),
+                jobs if side_by_side < jobs as f64 => {
+                    format!(", {jobs} at a time on {}", units::counted(conditions.cores as u64, "core"))
+                }
                 jobs => format!(", {jobs} at a time"),
             };
-            let unmeasured = groups.iter().filter(|group| group.measured.is_none()).count();
+            let unmeasured = groups.iter().filter(|group| !group.is_measured).count();
             let by_arithmetic = match unmeasured {
-                0 => String::new(),
-                n => format!("; {n} of {} kinds of trials by their arithmetic", groups.len()),
+                n @ 1.. if is_timed => {
+                    format!("; {n} of {} kinds of trials by their arithmetic", groups.len())
+                }
+                _ => String::new(),
             };
-            let waits_s: f64 = times.iter().map(|(count, time)| count * time.waits_s).sum();
-            let waits = if waits_s > all_s / 2.0 { ", most of which waits for checkpoints" } else { "" };
-            format!("{} {range}{waits}{at_a_time}{by_arithmetic}", units::counted(count, "trial"))
+            format!("{} {range}{at_a_time}{by_arithmetic}", units::counted(all as u64, "trial"))
         }
     };
     Some(format!("{about} {basis}: {parts}"))
@@ -319,53 +184,67 @@ fn memory(trials: &[(usize, &Trial)], conditions: &Conditions<'_>) -> Option<Str
     // Of equal ones, the first.
     all.sort_by_key(|own| Reverse(own.0));
     let (most, number) = *all.first()?;
-    let together: u64 = all.iter().take(*jobs).map(|(bytes, _)| bytes).sum();
-    let (on, together, free) = match on_gpus {
-        true => (" on a GPU", String::new(), machine.gpus.iter().map(|gpu| gpu.memory_free).min()?),
-        false if *jobs > 1 => {
-            let together = format!(", {jobs} at a time {}", units::bytes(together));
-            ("", together, machine.memory_available)
+    let jobs = if on_gpus { jobs.div_ceil(machine.gpus.len().max(1)) } else { *jobs };
+    let on = if on_gpus { " on a GPU" } else { "" };
+    let together = match jobs {
+        1 => String::new(),
+        jobs => {
+            let bytes = all.iter().take(jobs).map(|(bytes, _)| bytes).sum();
+            let on = if on_gpus { " on one" } else { "" };
+            format!(", {jobs} at a time{on} {}", units::bytes(bytes))
         }
-        false => ("", String::new(), machine.memory_available),
+    };
+    let free = match on_gpus {
+        true => machine.gpus.iter().map(|gpu| gpu.memory_free).min()?,
+        false => machine.memory_available,
     };
     let [most, free] = [most, free].map(units::bytes);
-    Some(format!("at most {most}{on}, by trial {number}{together}; {free} free"))
+    let so_far = if conditions.undrawn > 0 { "so far " } else { "" };
+    Some(format!("{so_far}at most {most}{on}, by trial {number}{together}; {free} free"))
 }
 
-/// What all files take, in words; warns if it does not fit.
+/// What all files take, in words; warns if they do not fit.
 fn space(
     groups: &[Group<'_>],
     disk: &Disk,
     datasets: &mut Datasets,
-    conditions: &Conditions<'_>,
+    (conditions, is_timed): (&Conditions<'_>, bool),
 ) -> Result<String, Vec<Problem>> {
-    let trials: u64 = groups.iter().map(|group| group.count as u64).sum();
+    let known: u64 = groups.iter().map(|group| group.count as u64).sum();
+    let trials = known + conditions.undrawn as u64;
     // The table of a sweep, beside its spec and its folder.
     let of_sweep = if conditions.is_sweep { 3 + (SWEEP_ROW * trials).div_ceil(disk.block) } else { 0 };
-    let (mut blocks, begun, mut opened) = (of_sweep, Instant::now(), None);
+    let (mut blocks, begun, mut opened) = (0_u64, Instant::now(), None);
     for group in groups {
         // Data that are not in memory are read again: where that takes long, others stand in for them.
         let dataset = match opened {
             Some(dataset) if begun.elapsed() > LONG => dataset,
             _ => datasets.open(&group.trial.spec)?,
         };
-        let rows = group.rehearsal(groups).map_or([None; 2], |own| own.row_bytes);
-        let seconds = group.time(groups, None, conditions.is_sweep).map_or(0.0, |time| time.seconds);
-        let files = run_files(group.trial, &dataset, rows, seconds).into_iter();
+        let time = group.time(None, conditions.is_sweep);
+        let (seconds, part) = time.map_or((0.0, 1.0), |time| (time.seconds, time.part));
+        let row_bytes = group.rehearsal.map_or([None; 2], |own| own.row_bytes);
+        let files = run_files(group.trial, &dataset, &Extent { seconds, part, row_bytes }).into_iter();
         let each = files.fold(1, |sum: u64, (count, bytes)| {
             sum.saturating_add(count.saturating_mul(bytes.div_ceil(disk.block)))
         });
         blocks = blocks.saturating_add(each.saturating_mul(group.count as u64));
         opened = Some(dataset);
     }
-    let bytes = blocks.saturating_mul(disk.block);
+    let blocks = (blocks as f64 * trials as f64 / known as f64) as u64; // the cast saturates
+    let bytes = blocks.saturating_add(of_sweep).saturating_mul(disk.block);
     let folder = conditions.runs_dir.to_string_lossy();
     let folder = escape_line(&folder);
     let [needed, free] = units::two_sizes(bytes, disk.free);
-    if bytes > disk.free {
+    let is_unknown =
+        |group: &Group| group.may_end_early() || !is_timed && group.trial.spec.trainer.max_time.is_some();
+    let at_most = conditions.stops_early || groups.iter().any(is_unknown);
+    if bytes > disk.free && !at_most {
         warn(format!("`{folder}` has {free} free, and this takes about {needed}"));
     }
-    Ok(format!("about {needed} in `{folder}`; {free} free"))
+    let about = if at_most { "at most" } else { "about" };
+    let doubt = if at_most && bytes > disk.free { ": it may not fit" } else { "" };
+    Ok(format!("{about} {needed} in `{folder}`; {free} free{doubt}"))
 }
 
 #[cfg(test)]

@@ -17,6 +17,7 @@ mod draft_targets;
 mod drawn_run;
 mod export;
 mod forecast;
+mod forecast_groups;
 mod gpu_measure;
 mod gpus;
 mod hosts;

@@ -272,6 +272,8 @@ pub struct Outcome {
     pub train_s: f64,
     /// What logging took of that.
     pub logging_s: f64,
+    /// What it took to make the orders of rows and to bring them to the devices, since the last resume.
+    pub ordering_s: f64,
     /// Largest use of device memory by this run, over the devices.
     pub peak_device_bytes: u64,
     pub timing: Vec<PhaseTime>,

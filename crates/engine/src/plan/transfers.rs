@@ -4,7 +4,8 @@
 //! Nothing is copied to a device that uses the host's memory. A run that ends early copies less. Some counts
 //! only the run knows; they come on top: reads ahead of steps that would wait for a disk; copies of the best
 //! weights on the device, one for each validation that is better than all before; and blocks of steps beyond
-//! the fewest, whose number depends on the steps' time, with 128 bytes of counters for each block on a GPU.
+//! the fewest, whose number depends on the steps' time, with 128 bytes of counters for each block on a GPU. Checkpoints by
+//! minutes come on top, too; of those by epochs some may be left out while a slow disk writes others.
 
 use super::{
     all_reduce::{AllReduceMethod, sum_of},
@@ -14,8 +15,8 @@ use super::{
 };
 use crate::{
     op::{Record, RunRecord},
-    program::{Hyper, Op, Program},
-    spec::Policy,
+    program::{Hyper, Op, Program, Role},
+    spec::{Every, Policy},
 };
 
 /// Bytes of one kind and purpose over all devices, in the terms of `transfers.csv`.
@@ -23,7 +24,7 @@ use crate::{
 pub struct Movement {
     /// `h2d`, `d2h`, `d2d`, `all_reduce` or `read`.
     pub kind: &'static str,
-    /// `dataset`, `batch`, `parameters`, `log`, `validation`, `best` or `gradients`.
+    /// `dataset`, `batch`, `parameters`, `log`, `validation`, `best`, `checkpoint` or `gradients`.
     pub purpose: &'static str,
     pub bytes: u64,
     /// Bytes that come on top for each further one of these, whose number only the run knows.
@@ -115,6 +116,7 @@ fn to_devices(trial: &Trial, length: &RunLength) -> Vec<Movement> {
     let through_host = if by_host { each(gradients) } else { 0 };
     let (launch, more_blocks) = launches(trial, length);
     let best = first * validates * passes.min(1) * values;
+    let (saved, sums, more_saved) = saves(trial, length);
     let more_best = (passes > 1).then_some((best, "validation that is the best so far"));
     vec![
         movement("h2d", "batch", batches),
@@ -124,17 +126,60 @@ fn to_devices(trial: &Trial, length: &RunLength) -> Vec<Movement> {
         Movement { for_each_more: more_blocks, ..movement("h2d", "launch", launch) },
         movement("h2d", "gradients", through_host),
         movement("h2d", "validation", validation_batches),
+        movement("h2d", "checkpoint", first * sums),
         movement("d2h", "parameters", first * values),
         movement("d2h", "log", first * log),
         movement("d2h", "gradients", through_host),
         // The sums of loss and hits.
         movement("d2h", "validation", each(passes * 2 * SUM) + first * passes * validation_rows * prediction),
         movement("d2h", "best", best),
+        Movement { for_each_more: more_saved, ..movement("d2h", "checkpoint", first * (saved + sums)) },
         movement("d2h", "digest", each(digests)),
         // Within the first device's memory.
         Movement { for_each_more: more_best, ..movement("d2d", "best", best) },
         movement("all_reduce", "gradients", (trial.world_size() as u64).saturating_mul(gradients)),
     ]
+}
+
+/// Bytes of all checkpoints: of their numbers, and of an unfinished epoch's sums, which are written back. The third value is the
+/// bytes of one more checkpoint, where only the run knows how many there are.
+fn saves(trial: &Trial, length: &RunLength) -> (u64, u64, Option<(u64, &'static str)>) {
+    let Some(rule) = &trial.spec.checkpoint else { return (0, 0, None) };
+    let layout = &trial.programs.layout;
+    let bytes = |role| layout.of_role(role).map_or(0, |slice| slice.len as u64 * NUMBER);
+    let (state, best) = (bytes(Role::Values) + bytes(Role::State), bytes(Role::Best));
+    let epoch = length.steps_per_epoch.max(1);
+    let every = match rule.every {
+        Every::Steps(steps) => steps,
+        Every::Epochs(epochs) => epochs.saturating_mul(epoch),
+        // That at the end.
+        Every::Minutes(_) => u64::MAX,
+    };
+    let at_end = !length.steps.is_multiple_of(every);
+    let up_to = |steps: u64| steps / every;
+    let count = up_to(length.steps) + u64::from(at_end);
+    // The best weights are known after the first validation.
+    let validated = epoch.saturating_mul(trial.spec.trainer.validate_every_epochs);
+    let with_best = match validated {
+        1.. if validated <= length.steps => count - up_to(validated - 1),
+        _ => 0,
+    };
+    // Without sums of the epoch, at its end.
+    let whole = length.steps / lcm(every, epoch) + u64::from(at_end && length.steps.is_multiple_of(epoch));
+    let sums = match trial.spec.logging.policy {
+        Policy::PerEpoch => (count - whole) * layout.log_width as u64 * SUM,
+        _ => 0,
+    };
+    let more = matches!(rule.every, Every::Minutes(_)).then_some((state + best, "checkpoint"));
+    (count * state + with_best * best, sums, more)
+}
+
+fn lcm(one: u64, other: u64) -> u64 {
+    let (mut a, mut b) = (one, other);
+    while b > 0 {
+        (a, b) = (b, a % b);
+    }
+    (one / a).saturating_mul(other)
 }
 
 /// Bytes passed to kernel launches on GPUs: the instructions once, and the counters of each block of steps.

@@ -114,6 +114,11 @@ impl Trial {
         }
     }
 
+    /// Whether its times are those of its devices, and all of these are here.
+    pub fn is_timed_here(&self) -> bool {
+        !self.devices.any_virtual() && !self.devices.over_hosts()
+    }
+
     /// Numbers of a checkpoint: parameters, the optimizer's state, and the weights of the best validation.
     pub fn saved_numbers(&self) -> u64 {
         let of_role = |role| self.programs.layout.of_role(role).map_or(0, |slice| slice.len as u64);

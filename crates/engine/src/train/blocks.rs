@@ -46,7 +46,6 @@ impl TrainLoop<'_> {
         }
         let shuffle = self.trial.spec.data.shuffle;
         let order = if shuffle { Some(orders.take(self.at.epoch, epochs)?) } else { None };
-        self.inputs.ordering = orders.time;
         if let Some(order) = &order {
             self.group.bind_order(order)?;
         }
@@ -54,7 +53,9 @@ impl TrainLoop<'_> {
             prefetch.begin(order, self.rows_used(self.at.epoch));
             prefetch.at(first);
         }
-        self.clock.record(Phase::Data, start.elapsed());
+        let time = start.elapsed();
+        self.inputs.ordering += time;
+        self.clock.record(Phase::Data, time);
         Ok(())
     }
 

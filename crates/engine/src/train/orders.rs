@@ -38,7 +38,7 @@ pub(super) struct Orders {
     /// The first epoch of the request that the thread works at.
     asked: Option<u64>,
     /// The time that the loop has spent on them.
-    pub time: Duration,
+    time: Duration,
 }
 
 impl Orders {

@@ -54,6 +54,7 @@ impl TrainLoop<'_> {
             loop_s: loop_time.as_secs_f64(),
             train_s: self.earlier.train_s + train_time.as_secs_f64(),
             logging_s: self.earlier.logging_s + log_s,
+            ordering_s: self.inputs.ordering.as_secs_f64(),
             peak_device_bytes: ranks.iter().map(|r| r.device.executor.bytes()).max().unwrap_or(0),
             timing: timings(&self.clock, &ranks, here, self.pacing.warmup),
             transfers: all_transfers(&ranks, &self.clock, self.trial, &self.inputs),

@@ -41,7 +41,7 @@ impl From<&CheckpointFacts> for Position {
 pub(super) struct Inputs {
     /// Counters of what is read from files.
     pub reads: Vec<(Kind, Purpose, Arc<Reads>)>,
-    /// The time spent making the orders of epochs.
+    /// The time spent making the orders of epochs, and binding them.
     pub ordering: Duration,
     /// The last step at which the files were found unchanged.
     pub unchanged_at: u64,

@@ -6,7 +6,7 @@ use super::RecordError;
 use crate::host::{Durability, write_atomically};
 
 /// What rows that are set apart are for.
-pub(super) const PARTS: [&str; 3] = ["validation", "test", "later"];
+const PARTS: [&str; 3] = ["validation", "test", "later"];
 
 /// Writes the row numbers of the parts; writes no file if all are empty.
 pub(super) fn write_held_rows(path: &Path, apart: &[Vec<u32>; 3]) -> Result<(), RecordError> {

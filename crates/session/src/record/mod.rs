@@ -72,7 +72,7 @@ pub use command::command_line;
 pub use console::{Console, ConsoleOptions, LineMode, SweepLine, TrialOfSweep, Verbosity, Warned};
 pub use damage::{damage, lost_summary};
 pub use deaths::{count_death, forget_deaths, has_deaths};
-pub use disk_space::{RowLengths, run_files};
+pub use disk_space::{Extent, RowLengths, run_files};
 pub use durable::make_folders;
 pub use environment::{
     Cpu, DataFacts, Devices, Environment, EnvironmentFile, GpuFacts, HostOptions, Memory, Os, StepFacts,

@@ -121,6 +121,7 @@ pub(super) fn outcome() -> Outcome {
         loop_s: 0.5,
         train_s: 0.4,
         logging_s: 0.005,
+        ordering_s: 0.0,
         peak_device_bytes: 1_572_864,
         timing: vec![phase("step", 6, 0.375), phase("log", 2, 0.005), phase("total", 1, 0.5)],
         transfers: vec![

@@ -12,8 +12,8 @@ use crate::{
     host::load::{self, Use},
     plan::Trial,
     record::RowLengths,
+    spec::Rule,
     train::StopFlag,
-    units,
 };
 
 /// Approximate time of one round, and the fewest rounds of short steps; more rounds begin until `LONG` has passed.
@@ -21,8 +21,9 @@ const ROUND_S: f64 = 15e-3;
 const LEAST_ROUNDS: usize = 3;
 const LONG: Duration = Duration::from_millis(75);
 
-/// A round that takes longer ends, whatever the rates of the machine foretold.
-const LONGEST_ROUND: Duration = Duration::from_millis(150);
+/// A round that takes longer ends, whatever the rates of the machine foretold: so many seconds, or as many steps by the rates.
+const LONGEST_ROUND_S: f64 = 0.15;
+const STEPS_OF_ROUND: f64 = 3.0;
 
 /// A step that takes longer than this by the machine's rates, in seconds, is not measured.
 const LONGEST_STEP_S: f64 = 0.5;
@@ -34,7 +35,7 @@ impl fmt::Display for Unmeasured {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NotHere => f.write_str("its devices are not here"),
-            Self::TooLong => write!(f, "longer than {}", units::seconds(LONGEST_STEP_S)),
+            Self::TooLong => f.write_str("the first two take too long"),
             Self::Because(why) => f.write_str(why),
         }
     }
@@ -45,10 +46,13 @@ impl fmt::Display for Unmeasured {
 pub struct Rehearsal {
     /// Seconds of a step, with the handling of its rows and of its log; the median over the rounds.
     pub step_s: f64,
+    /// Seconds to make the order of an epoch's rows.
+    pub order_s: f64,
     /// Seconds of a pass over the validation rows, if one was short enough to be measured.
     pub validation_s: Option<f64>,
-    /// Seconds to load the devices.
+    /// Seconds to load the devices, and what the first trial of a process takes more.
     pub loading_s: f64,
+    pub first_s: f64,
     /// Mean bytes of a row of `metrics.csv`: see [`RowLengths::means`].
     pub row_bytes: [Option<f64>; 2],
     /// Share of the processors' time that others took meanwhile.
@@ -60,7 +64,7 @@ pub struct Rehearsal {
 pub enum Unmeasured {
     /// The devices are not the real ones, or not all of them are here.
     NotHere,
-    /// A step takes too long.
+    /// Two steps take too long.
     TooLong,
     /// The reason, in words.
     Because(String),
@@ -68,7 +72,7 @@ pub enum Unmeasured {
 
 /// Rehearses a trial.
 pub fn rehearse(trial: &Trial, datasets: &mut Datasets) -> Result<Rehearsal, Unmeasured> {
-    if trial.devices.any_virtual() || trial.devices.over_hosts() {
+    if !trial.is_timed_here() {
         return Err(Unmeasured::NotHere);
     }
     let about_s = trial.lower_bound.settled_s(trial.threads);
@@ -78,43 +82,70 @@ pub fn rehearse(trial: &Trial, datasets: &mut Datasets) -> Result<Rehearsal, Unm
     let failed = |why: &dyn ToString| Unmeasured::Because(why.to_string());
     let dataset = datasets.open(&trial.spec).map_err(|_| failed(&"its data cannot be read"))?;
     if dataset.is_read_at_start && dataset.feature_bytes() > MOST_READ_BYTES {
-        return because("its rows are read when it begins".to_owned());
+        return Err(failed(&"its rows are read when it begins"));
     }
-    let short = shortened(trial, about_s);
+    let (mut short, mut is_longer) = (shortened(trial, about_s), false);
     let (mut rounds, mut lengths) = (Vec::new(), RowLengths::new(&short).map_err(|e| failed(&e))?);
     let (before, begun) = (load::sample(), Instant::now());
     while rounds.len() < LEAST_ROUNDS || begun.elapsed() < LONG {
-        rounds.push(round(&short, datasets, &mut lengths)?);
-        // A GPU takes longer to load than to measure.
-        if trial.engine.is_gpu() || begun.elapsed() > 2 * LONG {
+        match round(&short, datasets, &mut lengths)? {
+            Ended::Measured(round) => rounds.push(round),
+            // It diverged: its steps take as long at a rate of 0.
+            Ended::Diverged if short.spec.optimizer.lr() != 0.0 => {
+                short.spec.optimizer = short.spec.optimizer.with_lr_times(0.0).into();
+                short.spec.schedule.rule = Rule::Constant;
+                continue;
+            }
+            Ended::Diverged => return Err(failed(&"its loss is not a finite number")),
+            // The order of its rows may be what takes long.
+            Ended::Cut { ordering_s } if !is_longer => {
+                is_longer = true;
+                let more = Duration::from_secs_f64(2.0 * ordering_s);
+                short.spec.trainer.max_time = short.spec.trainer.max_time.map(|most| most + more);
+                continue;
+            }
+            Ended::Cut { .. } => return Err(Unmeasured::TooLong),
+        }
+        // The second time a GPU is loaded as for each later trial.
+        if begun.elapsed() > 2 * LONG || trial.engine.is_gpu() && rounds.len() > 1 {
             break;
         }
     }
     let used = before.zip(load::sample()).and_then(|(before, after)| Use::between(&before, &after));
-    let median = |of: fn(&Round) -> Option<f64>| {
+    let median = |rounds: &[Round], of: fn(&Round) -> Option<f64>| {
         let mut values: Vec<f64> = rounds.iter().filter_map(of).collect();
         values.sort_unstable_by(f64::total_cmp);
         values.get(values.len() / 2).copied()
     };
+    let first_s = rounds.first().map_or(0.0, |round| round.loading_s);
+    let later = rounds.get(1..).and_then(|later| median(later, |round| Some(round.loading_s)));
+    let loading_s = later.unwrap_or(first_s);
     Ok(Rehearsal {
-        step_s: median(|round| Some(round.step_s)).unwrap_or(about_s),
-        validation_s: median(|round| round.validation_s),
-        loading_s: median(|round| Some(round.loading_s)).unwrap_or(0.0),
+        step_s: median(&rounds, |round| Some(round.step_s)).unwrap_or(about_s),
+        order_s: median(&rounds, |round| Some(round.order_s)).unwrap_or(0.0),
+        validation_s: median(&rounds, |round| round.validation_s),
+        loading_s,
+        first_s: (first_s - loading_s).max(0.0),
         row_bytes: lengths.means(),
         others: used.map_or(0.0, |used| used.others),
     })
 }
 
 impl Rehearsal {
-    /// A step as the rates of the machine foretell it.
-    pub fn by_rates(trial: &Trial) -> Self {
+    /// A step as the rates of the machine foretell it; `None` if these are another processor's.
+    pub fn by_rates(trial: &Trial) -> Option<Self> {
+        let is_known = trial.lower_bound.rates.processor.is_gpu() == trial.engine.is_gpu();
         let step_s = trial.lower_bound.settled_s(trial.threads);
-        Self { step_s, validation_s: None, loading_s: 0.0, row_bytes: [None; 2], others: 0.0 }
+        (is_known && trial.is_timed_here()).then_some(Self {
+            step_s,
+            order_s: 0.0,
+            validation_s: None,
+            loading_s: 0.0,
+            first_s: 0.0,
+            row_bytes: [None; 2],
+            others: 0.0,
+        })
     }
-}
-
-fn because<T>(why: String) -> Result<T, Unmeasured> {
-    Err(Unmeasured::Because(why))
 }
 
 /// The trial with as many steps as a round has time for: nothing that ends a run early, and no checkpoints.
@@ -124,7 +155,8 @@ fn shortened(trial: &Trial, about_s: f64) -> Trial {
     short.steps = steps.clamp(2, 1 << 20).min(trial.steps);
     let pass_s = about_s * trial.validation_steps();
     let spec = &mut short.spec;
-    (spec.trainer.max_time, spec.trainer.early_stopping) = (Some(LONGEST_ROUND), None);
+    let most_s = LONGEST_ROUND_S.max(STEPS_OF_ROUND * about_s);
+    (spec.trainer.max_time, spec.trainer.early_stopping) = (Some(Duration::from_secs_f64(most_s)), None);
     if pass_s > ROUND_S {
         spec.trainer.validate_every_epochs = 0;
     }
@@ -135,30 +167,47 @@ fn shortened(trial: &Trial, about_s: f64) -> Trial {
 /// What a round measured.
 struct Round {
     step_s: f64,
+    order_s: f64,
     validation_s: Option<f64>,
     loading_s: f64,
 }
 
-fn round(trial: &Trial, datasets: &mut Datasets, lengths: &mut RowLengths) -> Result<Round, Unmeasured> {
-    let failed = |e: super::ExecuteError| Unmeasured::Because(e.to_string());
-    let opened = trial.open(datasets).map_err(failed)?;
+/// How a round ended.
+enum Ended {
+    Measured(Round),
+    Diverged,
+    /// Before its second step.
+    Cut {
+        ordering_s: f64,
+    },
+}
+
+fn round(trial: &Trial, datasets: &mut Datasets, lengths: &mut RowLengths) -> Result<Ended, Unmeasured> {
+    let failed = |why: &dyn ToString| Unmeasured::Because(why.to_string());
+    let opened = trial.open(datasets).map_err(|e| failed(&e))?;
     let begun = Instant::now();
-    let ready = trial.ready(opened).map_err(failed)?;
+    let ready = trial.ready(opened).map_err(|e| failed(&e))?;
     let loading_s = begun.elapsed().as_secs_f64();
     let trained = ready.train(&StopFlag::default(), &mut |events| {
         events.iter().try_for_each(|event| lengths.take(event)).map_err(|_| Closed)
     });
-    let outcome =
-        trained.map_err(|_| Unmeasured::Because("its rows cannot be formatted".to_owned()))?.outcome;
-    let Outcome { status: Status::Finished, steps: steps @ 1.., train_s, timing, .. } = outcome else {
-        return because(outcome.reason.unwrap_or_else(|| outcome.status.name().to_owned()));
-    };
+    let outcome = trained.map_err(|_| failed(&"its rows cannot be formatted"))?.outcome;
+    let Outcome { status, reason, steps, train_s, ordering_s, timing, .. } = outcome;
+    match status {
+        Status::Diverged => return Ok(Ended::Diverged),
+        // The first step is cold: the others are measured.
+        Status::Finished if steps < trial.steps.min(2) => return Ok(Ended::Cut { ordering_s }),
+        Status::Finished => {}
+        _ => return Err(Unmeasured::Because(reason.unwrap_or_else(|| status.name().to_owned()))),
+    }
     let row = |phase: &str| timing.iter().find(|row| row.clock == "host" && row.phase == phase);
-    // The first step is cold, and resident rows are uploaded once.
+    // Resident rows are uploaded once.
     let once_s = if trial.chunks.is_none() { row("upload").map_or(0.0, |row| row.total_s) } else { 0.0 };
     let cold_s = row("warmup").map_or(0.0, |row| row.total_s);
-    let warm_s = (train_s - once_s - cold_s) / (steps - 1).max(1) as f64;
-    let step_s = if steps > 1 && warm_s > 0.0 { warm_s } else { train_s / steps as f64 };
+    let steps_s = train_s - once_s - ordering_s;
+    let warm_s = (steps_s - cold_s) / (steps - 1).max(1) as f64;
+    let step_s = if steps > 1 && warm_s > 0.0 { warm_s } else { steps_s / steps as f64 };
+    let order_s = ordering_s / steps.div_ceil(trial.steps_per_epoch.max(1)) as f64;
     let validation_s = row("validation").filter(|row| row.count > 0).map(|row| row.p50_s);
-    Ok(Round { step_s, validation_s, loading_s })
+    Ok(Ended::Measured(Round { step_s, order_s, validation_s, loading_s }))
 }
