@@ -50,6 +50,7 @@ mod ranking;
 mod repeats;
 mod run;
 mod scaling;
+mod seed_means;
 mod setting_name;
 mod show;
 mod speeds;
