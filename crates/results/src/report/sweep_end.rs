@@ -117,10 +117,8 @@ fn times(comparison: &Comparison, width: u16) -> String {
 fn doubts(comparison: &Comparison, has_verdict: bool, width: u16) -> String {
     let Comparison { runs, configurations, findings, .. } = comparison;
     let mut text = String::new();
-    if findings.has_figures() {
-        if !has_repeats(configurations) {
-            let _ = writeln!(text, "{}", findings.text(("trial", 0), width).trim_start()); // cannot fail
-        }
+    if findings.has_figures() && !has_repeats(configurations) {
+        let _ = writeln!(text, "{}", findings.text(("trial", 0), width).trim_start()); // cannot fail
     }
     // The verdict on devices says it of its own.
     if comparison.is_about_times()
