@@ -128,7 +128,7 @@ fn show<P: Planned>(
         Some((_, Ok(pages))) => pages,
         None => [String::new(), String::new()],
     };
-    // Of a page that is not printed, only its warnings count.
+    // A page that is not printed was made for its warnings.
     let [of_sweep, on_page] =
         [of_sweep, on_page].map(|page| if options.quiet { String::new() } else { page });
     // The page already shows its own notes.

@@ -50,7 +50,7 @@ const MEASURED: Rehearsal = Rehearsal {
     others: 0.0,
 };
 
-/// The words on these trials, where so many groups were measured.
+/// The time of these trials in words, with the first groups measured.
 fn words_of(
     overrides: &[&str],
     (jobs, undrawn): (usize, usize),

@@ -21,7 +21,7 @@ const ROUND_S: f64 = 15e-3;
 const LEAST_ROUNDS: usize = 3;
 const LONG: Duration = Duration::from_millis(75);
 
-/// A round that takes longer ends, whatever the rates of the machine foretold: so many seconds, or as many steps by the rates.
+/// The longest round, in seconds and in steps by the rates of the machine, whichever is more.
 const LONGEST_ROUND_S: f64 = 0.15;
 const STEPS_OF_ROUND: f64 = 3.0;
 
@@ -98,13 +98,13 @@ pub fn rehearse(trial: &Trial, datasets: &mut Datasets) -> Result<Rehearsal, Unm
             }
             Ended::Diverged => return Err(failed(&"its loss is not a finite number")),
             // The order of its rows may be what takes long.
-            Ended::Cut { ordering_s } if !is_longer => {
+            Ended::TooEarly { ordering_s } if !is_longer => {
                 is_longer = true;
                 let more = Duration::from_secs_f64(2.0 * ordering_s);
                 short.spec.trainer.max_time = short.spec.trainer.max_time.map(|most| most + more);
                 continue;
             }
-            Ended::Cut { .. } => return Err(Unmeasured::TooLong),
+            Ended::TooEarly { .. } => return Err(Unmeasured::TooLong),
         }
         // The second time a GPU is loaded as for each later trial.
         if begun.elapsed() > 2 * LONG || trial.engine.is_gpu() && rounds.len() > 1 {
@@ -177,7 +177,7 @@ enum Ended {
     Measured(Round),
     Diverged,
     /// Before its second step.
-    Cut {
+    TooEarly {
         ordering_s: f64,
     },
 }
@@ -196,7 +196,7 @@ fn round(trial: &Trial, datasets: &mut Datasets, lengths: &mut RowLengths) -> Re
     match status {
         Status::Diverged => return Ok(Ended::Diverged),
         // The first step is cold: the others are measured.
-        Status::Finished if steps < trial.steps.min(2) => return Ok(Ended::Cut { ordering_s }),
+        Status::Finished if steps < trial.steps.min(2) => return Ok(Ended::TooEarly { ordering_s }),
         Status::Finished => {}
         _ => return Err(Unmeasured::Because(reason.unwrap_or_else(|| status.name().to_owned()))),
     }
