@@ -148,7 +148,7 @@ fn at_whatever_moment_it_ends_nothing_is_half_written() {
     for round in 0..40u64 {
         let kill = round % 2 == 0;
         // Some do not end by themselves, however late the signal comes.
-        let count = if round % 8 < 2 { "matmul.count=2000000000" } else { "matmul.count=400" };
+        let count = if round % 8 < 2 { "matmul.count=1000000000" } else { "matmul.count=400" };
         let (command, runs) = place.prepared(&["--virtual-gpus", "1", count]);
         let mut child = quiet(command);
         let begun = Instant::now();
