@@ -1,5 +1,6 @@
 //! Models of different depth in one table, and runs of different losses ranked by a metric that they share.
 
+use super::{add, place_of};
 use crate::process::Sandbox;
 
 const SPEC: &str = r#"
@@ -14,14 +15,7 @@ logging.metrics = ["loss", "mae"]
 const DEEP: &str = r#"[{ linear = { out_features = 8 } }, "gelu", { dropout = { p = 0.1 } }, { linear = { out_features = 8 } }, "gelu", { linear = { out_features = 1 } }]"#;
 
 fn place(runs: &[&[&str]]) -> Sandbox {
-    let place = Sandbox::new(SPEC);
-    runs.iter().for_each(|words| add(&place, words));
-    place
-}
-
-fn add(place: &Sandbox, words: &[&str]) {
-    let ended = place.runner(&[&["spec.toml", "-q"], words].concat());
-    assert_eq!(ended.code, Some(0), "{ended:?}");
+    place_of(SPEC, runs)
 }
 
 /// The titles of the first table of a comparison, and its text.
@@ -189,7 +183,7 @@ fn a_list_is_sorted_by_the_loss_that_is_named() {
             .collect::<String>()
     };
     assert_eq!(names("validation.loss"), "dcba");
-    // Of what runs monitor, there is an order for each metric.
+    // Runs that monitor different metrics have an order for each metric.
     assert!(["dbca", "cadb"].contains(&&*names("best")), "{}", names("best"));
     assert_eq!(names("best_value"), names("best"));
 }

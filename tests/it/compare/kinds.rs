@@ -1,5 +1,6 @@
 //! Runs of different optimizers and schedules in one table.
 
+use super::{add, place_of};
 use crate::process::Sandbox;
 
 const SPEC: &str = r#"
@@ -10,14 +11,7 @@ trainer.max_epochs = 2
 "#;
 
 fn place(runs: &[&[&str]]) -> Sandbox {
-    let place = Sandbox::new(SPEC);
-    runs.iter().for_each(|words| add(&place, words));
-    place
-}
-
-fn add(place: &Sandbox, words: &[&str]) {
-    let ended = place.runner(&[&["spec.toml", "-q"], words].concat());
-    assert_eq!(ended.code, Some(0), "{ended:?}");
+    place_of(SPEC, runs)
 }
 
 fn compare(place: &Sandbox, words: &[&str]) -> String {

@@ -7,6 +7,8 @@ use runner::{
     report::{Comparison, Question},
 };
 
+use crate::process::Sandbox;
+
 mod answer;
 mod architecture;
 mod axes;
@@ -26,6 +28,18 @@ mod tables;
 mod tasks;
 mod two_sweeps;
 mod verdict;
+
+/// A folder in which a spec ran with each of these overrides.
+fn place_of(spec: &str, runs: &[&[&str]]) -> Sandbox {
+    let place = Sandbox::new(spec);
+    runs.iter().for_each(|words| add(&place, words));
+    place
+}
+
+fn add(place: &Sandbox, words: &[&str]) {
+    let ended = place.runner(&[&["spec.toml", "-q"], words].concat());
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+}
 
 /// A folder of runs; assertions show its path as `RUNS`.
 struct Runs(tempfile::TempDir);

@@ -144,7 +144,7 @@ fn an_axis_of_one_sweep_is_matched_by_the_specs_of_the_other() {
     );
 }
 
-/// Runs that diverged or did not run are told of each setting, and fail the gate unless they are left out.
+/// Each setting says which of its runs diverged or did not run, and fails the gate unless they are left out.
 #[test]
 fn runs_without_a_result_fail_the_gate() {
     let runs = Runs::new();
