@@ -1,6 +1,9 @@
 //! `[data] split`, `folds` and `fold`: rows to validate on, and rows that no run sees.
 
-use std::fs;
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
 
 use super::process::{Ended, Sandbox, Table, tensors};
 
@@ -231,9 +234,30 @@ fn folds_are_an_axis_of_a_sweep() {
     );
 }
 
+/// A sweep reads its table once; each trial has the numbers of a run of its own.
+#[test]
+fn a_trial_is_the_run_of_its_seed_and_fold() {
+    let place = sandbox();
+    let sweep = place
+        .runner(&["spec.toml", "data.folds=3", "data.fold=0..3", "seed=0..2", "-q"])
+        .stdout
+        .trim()
+        .to_owned();
+    let without_times = |path: &Path| {
+        let text = fs::read_to_string(path.join("metrics.csv")).unwrap();
+        text.lines().map(|line| line.rsplit_once(',').unwrap().0.to_owned()).collect::<Vec<_>>()
+    };
+    for (fold, seed) in (0..3).flat_map(|fold| [(fold, 0), (fold, 1)]) {
+        let words = ["data.folds=3".to_owned(), format!("data.fold={fold}"), format!("seed={seed}")];
+        let run = place.run(&words.each_ref().map(String::as_str)).ended_by(0);
+        let trial = place.path().join(&sweep).join(format!("{:03}-fold={fold}-seed={seed}", 2 * fold + seed));
+        assert_eq!(without_times(&trial), without_times(&run.0), "{words:?}");
+    }
+}
+
 fn validation_rows(place: &Sandbox, sweep: &str, fold: usize) -> usize {
     let folders = fs::read_dir(place.path().join(sweep)).unwrap().map(|entry| entry.unwrap().path());
-    let is_fold = |path: &std::path::PathBuf| {
+    let is_fold = |path: &PathBuf| {
         fs::read_to_string(path.join("spec.toml"))
             .is_ok_and(|spec| spec.contains(&format!("\nfold = {fold}\n")) && spec.contains("lr = 0.01\n"))
     };

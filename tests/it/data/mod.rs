@@ -9,6 +9,7 @@ pub mod npy;
 mod parquet;
 #[cfg(not(feature = "parquet"))]
 mod parquet_absent;
+mod parsed;
 mod real;
 mod synthetic;
 

@@ -32,11 +32,11 @@ const BLOCK_BYTES: usize = 64 << 10;
 
 const BYTE_ORDER_MARK: &[u8] = "\u{feff}".as_bytes();
 
-/// The digest of the rows of a source that was read, in hex, and whether it is of samples.
-pub(super) fn digest(source: &Source, dataset: &Dataset) -> Result<(String, bool), Problem> {
+/// The digest of a source that was read, in hex, and whether it is of samples. `rows` are those of a source without files.
+pub(super) fn digest(source: &Source, rows: Option<&Dataset>) -> Result<(String, bool), Problem> {
     let mut hash = XxHash3_64::new();
-    if matches!(source, Source::SyntheticRegression(_)) {
-        [Some(&dataset.train), dataset.validation.as_ref()]
+    if let (Source::SyntheticRegression(_), Some(rows)) = (source, rows) {
+        [Some(&rows.train), rows.validation.as_ref()]
             .into_iter()
             .flatten()
             .for_each(|part| add_rows(&mut hash, part));

@@ -20,6 +20,7 @@ mod new_rows;
 mod npy;
 mod npy_header;
 mod order;
+mod parsed;
 mod raw;
 mod rows;
 mod scale;
@@ -43,6 +44,7 @@ pub use digest::digest_of_files;
 pub use fingerprint::FileFingerprint;
 pub use new_rows::{Input, NewRows, Preprocessing, RowOptions, TrainedData};
 pub use order::epoch_order;
+pub use parsed::ParsedTables;
 pub use scale::Scale;
 pub use weights::{Tensor, Weights, read_metadata, read_weights, read_weights_among};
 
@@ -133,7 +135,21 @@ pub struct RowBlock {
 /// # Errors
 /// Up to about twenty problems, with file, line and column if known.
 pub fn open(data: &spec::Data, task: Task, seed: u64, memory_limit: u64) -> Result<Dataset, Vec<Problem>> {
-    open_with(data, task, seed, Held::Validation, memory_limit)
+    open_among(&mut ParsedTables::default(), data, task, seed, memory_limit)
+}
+
+/// Like [`open`], but of a table that is among `tables` nothing is read again.
+///
+/// # Errors
+/// As for [`open`].
+pub fn open_among(
+    tables: &mut ParsedTables,
+    data: &spec::Data,
+    task: Task,
+    seed: u64,
+    memory_limit: u64,
+) -> Result<Dataset, Vec<Problem>> {
+    open_with(tables, data, task, &Division::new(data, seed, Held::Validation), (seed, memory_limit))
 }
 
 /// Whether the rows, or which of them validate, follow the run's seed.
@@ -148,32 +164,33 @@ pub fn follow_seed(data: &spec::Data) -> bool {
 /// # Errors
 /// As for [`open`].
 pub fn open_test(data: &spec::Data, task: Task, seed: u64) -> Result<Dataset, Vec<Problem>> {
-    open_with(data, task, seed, Held::Test, u64::MAX)
+    let division = Division::new(data, seed, Held::Test);
+    open_with(&mut ParsedTables::default(), data, task, &division, (seed, u64::MAX))
 }
 
 fn open_with(
+    tables: &mut ParsedTables,
     data: &spec::Data,
     task: Task,
-    seed: u64,
-    held: Held,
-    memory_limit: u64,
+    division: &Division,
+    (seed, memory_limit): (u64, u64),
 ) -> Result<Dataset, Vec<Problem>> {
-    let division = Division::new(data, seed, held);
-    let before = fingerprint::Before::reading(&data.source.files());
-    let dataset = match &data.source {
-        Source::SyntheticRegression(source) => synthetic::open(source, seed).map_err(Vec::from),
-        Source::Csv(source) => csv::open(source, task, &division),
-        Source::Parquet(source) => csv::open_parquet(source, task, &division),
-        Source::Idx(source) => idx::open(source, task, &division).map_err(Vec::from),
-        Source::Npy(source) => {
-            npy::open(source, task, &division, data.placement, memory_limit).map_err(Vec::from)
-        }
+    let from_files = |read: &dyn Fn() -> Result<Dataset, Vec<Problem>>| {
+        let (dataset, FileFacts { files, digest, is_sampled }) =
+            read_files(&data.source, read, |rows| Some(rows))?;
+        Ok(Dataset { files, digest, is_sampled, ..dataset })
     };
-    let digest = dataset.as_ref().map(|dataset| digest::digest(&data.source, dataset));
-    // If a file changed while it was read, report that before any other problem.
-    let files = before.after().map_err(|path| busy(&path))?;
-    let (digest, is_sampled) = digest.unwrap_or_else(|_| Ok((String::new(), false)))?;
-    let mut dataset = Dataset { files, digest, is_sampled, ..dataset? };
+    let mut dataset = match &data.source {
+        Source::SyntheticRegression(source) => {
+            from_files(&|| synthetic::open(source, seed).map_err(Vec::from))
+        }
+        Source::Csv(source) => tables.open((&data.source, source), task, division),
+        Source::Parquet(source) => tables.open((&data.source, &source.as_csv()), task, division),
+        Source::Idx(source) => from_files(&|| idx::open(source, task, division).map_err(Vec::from)),
+        Source::Npy(source) => {
+            from_files(&|| npy::open(source, task, division, data.placement, memory_limit).map_err(Vec::from))
+        }
+    }?;
     dataset.target_spread =
         if dataset.classes.is_none() { TargetSpread::new(&dataset.train.targets) } else { None };
     check(&dataset)?;
@@ -185,6 +202,28 @@ fn open_with(
     all.extend(classes::warnings(&dataset, division.may_stratify()));
     dataset.warnings = warnings;
     Ok(dataset)
+}
+
+/// What is known of files that were read.
+struct FileFacts {
+    files: Vec<FileFingerprint>,
+    digest: String,
+    is_sampled: bool,
+}
+
+/// What `read` makes of a source's files. `rows` gives the data set, if that is what it makes.
+fn read_files<T>(
+    source: &Source,
+    read: impl FnOnce() -> Result<T, Vec<Problem>>,
+    rows: fn(&T) -> Option<&Dataset>,
+) -> Result<(T, FileFacts), Vec<Problem>> {
+    let before = fingerprint::Before::reading(&source.files());
+    let read = read();
+    let digest = read.as_ref().map(|read| digest::digest(source, rows(read)));
+    // If a file changed while it was read, report that before any other problem.
+    let files = before.after().map_err(|path| busy(&path))?;
+    let (digest, is_sampled) = digest.unwrap_or_else(|_| Ok((String::new(), false)))?;
+    Ok((read?, FileFacts { files, digest, is_sampled }))
 }
 
 fn busy(path: &Path) -> Problem {

@@ -1,23 +1,17 @@
 //! What the trials of an experiment share: data sets (opened once, so that all trials see the same contents),
 //! the results of engine probes, and plans.
 
-use std::sync::Arc;
+use std::{collections::HashMap, path::PathBuf, sync::Arc};
 
-use super::{engine_trials::EngineTrials, shared_plans::SharedPlans};
+use super::{engine_trials::EngineTrials, kept_datasets::KeptDatasets, shared_plans::SharedPlans};
 use crate::{
     collective::ProcessGroup,
-    data::{self, Dataset, FileChange, FileFingerprint, Task},
+    data::{self, Dataset, FileChange, FileFingerprint, ParsedTables, Task},
     host,
-    plan::{self, DatasetInfo, Machine},
+    plan::{self, Machine},
     spec::{self, ClassWeights, Experiment, Placement, Problem, Source, Spec},
     units,
 };
-
-/// Maximum number of data sets in memory. Trials share a data set if everything that determines it is equal.
-const KEPT: usize = 2;
-
-/// More are kept as long as all together are no larger than this: trials often differ in a few seeds.
-const SMALL_BYTES: u64 = 64 << 20;
 
 /// Features larger than this share of usable memory stay in their file.
 const MEMORY_PART: f64 = 0.5;
@@ -29,17 +23,37 @@ const STREAMED_PART: f64 = 0.2;
 /// They stay in their file after all if they exceed this share of what is free when the trial begins.
 const FREE_PART: f64 = 0.25;
 
-/// What determines a data set: settings, task, seed, whether it is for the chunks of GPUs, and weights of classes.
-type Key = (spec::Data, Task, Option<u64>, bool, Option<ClassWeights>);
+/// Tables that trials divide in different ways are kept beside their data sets, up to this share of usable memory. A table takes about
+/// twice as much as a data set of it.
+const TABLES_PART: f64 = 0.125;
+
+/// What determines a data set.
+struct Key {
+    data: spec::Data,
+    task: Task,
+    /// `None` if no row follows the seed of the run.
+    seed: Option<u64>,
+    /// Whether it is for the chunks of GPUs.
+    for_gpus: bool,
+    class_weights: Option<ClassWeights>,
+}
+
+impl Key {
+    /// The same for equal keys alone: numbers are written exactly, texts in quotes.
+    fn text(&self) -> String {
+        let Self { data, task, seed, for_gpus, class_weights } = self;
+        format!("{data:?} {task:?} {seed:?} {for_gpus} {class_weights:?}")
+    }
+}
 
 /// Opens data sets and caches the last few.
 pub struct Datasets {
     machine: Machine,
-    /// See [`SMALL_BYTES`].
-    small_bytes: u64,
-    kept: Vec<(Key, Arc<Dataset>)>,
+    kept: KeptDatasets,
+    /// Tables of which several of them are made.
+    tables: ParsedTables,
     /// Fingerprints of all files opened so far.
-    seen: Vec<FileFingerprint>,
+    seen: HashMap<PathBuf, FileFingerprint>,
     pub(super) engines: EngineTrials,
     pub(super) plans: SharedPlans,
     /// The processes that train together with this one, if any.
@@ -50,13 +64,24 @@ impl Datasets {
     pub fn new(machine: &Machine) -> Self {
         Self {
             machine: machine.clone(),
-            small_bytes: SMALL_BYTES,
-            kept: Vec::new(),
-            seen: Vec::new(),
+            kept: KeptDatasets::default(),
+            tables: ParsedTables::default(),
+            seen: HashMap::new(),
             engines: EngineTrials::default(),
             plans: SharedPlans::default(),
             world: None,
         }
+    }
+
+    /// Tells how many trials are planned next: several may be of one table.
+    pub fn begin_planning(&mut self, trials: usize) {
+        let most_bytes = self.machine.memory_available as f64 * TABLES_PART;
+        self.tables.begin(if trials > 1 { most_bytes as u64 } else { 0 });
+    }
+
+    /// Tells that all are planned.
+    pub(super) fn end_planning(&mut self) {
+        self.tables.settle();
     }
 
     /// Begins to open the only GPU of the machine, while the trials that use it are planned.
@@ -74,29 +99,31 @@ impl Datasets {
             return Ok(dataset);
         }
         self.fits(spec).map_err(|problem| vec![problem])?;
-        let part = if key.0.placement == Placement::Resident { 1.0 } else { MEMORY_PART };
+        let part = if key.data.placement == Placement::Resident { 1.0 } else { MEMORY_PART };
         let part_of_memory = |part: f64| (self.machine.memory_available as f64 * part) as u64;
         let (limit, small) = (part_of_memory(part), part_of_memory(STREAMED_PART));
         let mut dataset = self.load(&key, spec.seed, |kept| limit.saturating_sub(kept))?;
-        dataset.is_read_at_start = key.3 && !dataset.train.in_memory() && dataset.feature_bytes() <= small;
-        self.keep(key, dataset)
+        dataset.is_read_at_start =
+            key.for_gpus && !dataset.train.in_memory() && dataset.feature_bytes() <= small;
+        self.keep(&key, dataset)
     }
 
     /// Opens a data set. Those that are kept for later trials give way to one that does not fit beside them; `limit` is what its
     /// features may take, by the bytes of those.
     fn load(&mut self, key: &Key, seed: u64, limit: impl Fn(u64) -> u64) -> Result<Dataset, Vec<Problem>> {
-        self.evict();
-        let open = |limit| {
-            let mut own = data::open(&key.0, key.1, seed, limit)?;
-            key.4.as_ref().map_or(Ok(()), |weights| own.add_class_weights(weights))?;
+        self.kept.make_room(self.machine.memory_available.saturating_sub(self.tables.bytes()));
+        let tables = &mut self.tables;
+        let mut open = |limit| {
+            let mut own = data::open_among(tables, &key.data, key.task, seed, limit)?;
+            key.class_weights.as_ref().map_or(Ok(()), |weights| own.add_class_weights(weights))?;
             Ok(own)
         };
-        let opened: Result<Dataset, Vec<Problem>> = open(limit(self.kept_bytes()));
+        let opened: Result<Dataset, Vec<Problem>> = open(limit(self.kept.bytes()));
         let fits_alone = match &opened {
             Ok(own) => !own.train.in_memory() && own.feature_bytes() <= limit(0),
             Err(_) => true,
         };
-        if self.kept.is_empty() || key.0.placement == Placement::Streamed || !fits_alone {
+        if self.kept.len() == 0 || key.data.placement == Placement::Streamed || !fits_alone {
             return opened;
         }
         self.kept.clear();
@@ -109,12 +136,12 @@ impl Datasets {
             return Ok(dataset);
         }
         let mut key = self.key(spec);
-        (key.0.placement, key.3) = (Placement::Auto, false);
+        (key.data.placement, key.for_gpus) = (Placement::Auto, false);
         if let Some(read) = self.cached(&key)? {
             return Ok(read);
         }
         match self.load(&key, spec.seed, |_| (host::usable_memory() as f64 * FREE_PART) as u64) {
-            Ok(read) if read.train.in_memory() => self.keep(key, read),
+            Ok(read) if read.train.in_memory() => self.keep(&key, read),
             // A bad row is an error once a step needs it.
             Ok(_) | Err(_) => Ok(dataset),
         }
@@ -128,14 +155,11 @@ impl Datasets {
         // Runs share what does not follow their seeds.
         let seed = data::follow_seed(&spec.data).then_some(spec.seed);
         let for_gpus = rows.placement == Placement::Streamed && self.uses_gpus(spec);
-        (rows, task, seed, for_gpus, spec.model.class_weights.clone())
+        Key { data: rows, task, seed, for_gpus, class_weights: spec.model.class_weights.clone() }
     }
 
     fn cached(&mut self, key: &Key) -> Result<Option<Arc<Dataset>>, Vec<Problem>> {
-        let Some(i) = self.kept.iter().position(|(kept, _)| kept == key) else { return Ok(None) };
-        let hit = self.kept.remove(i);
-        let dataset = Arc::clone(&hit.1);
-        self.kept.push(hit);
+        let Some(dataset) = self.kept.get(&key.text()) else { return Ok(None) };
         // A data set that is left in its file is only valid while nobody writes to the file.
         match dataset.change() {
             Some(FileChange::Written(what)) => {
@@ -145,24 +169,10 @@ impl Datasets {
         }
     }
 
-    /// Evicts before another is loaded, so that memory never holds more than `KEPT` large data sets, and has room for one more
-    /// that is as large as the largest of them.
-    fn evict(&mut self) {
-        let is_full = |own: &Self| {
-            let sizes: Vec<u64> = own.sizes().filter(|bytes| *bytes > 0).collect();
-            let (all, largest) = (sizes.iter().sum::<u64>(), sizes.iter().max().copied().unwrap_or(0));
-            let has_room = all + largest <= own.machine.memory_available;
-            !has_room || sizes.len() >= KEPT || own.kept.len() >= 2 * KEPT
-        };
-        while is_full(self) && self.kept_bytes() > self.small_bytes {
-            self.kept.remove(0);
-        }
-    }
-
-    fn keep(&mut self, key: Key, dataset: Dataset) -> Result<Arc<Dataset>, Vec<Problem>> {
+    fn keep(&mut self, key: &Key, dataset: Dataset) -> Result<Arc<Dataset>, Vec<Problem>> {
         self.see(&dataset.files, "data").map_err(|problem| vec![problem])?;
         let dataset = Arc::new(dataset);
-        self.kept.push((key, Arc::clone(&dataset)));
+        self.kept.insert(key.text(), Arc::clone(&dataset));
         Ok(dataset)
     }
 
@@ -172,24 +182,11 @@ impl Datasets {
         chosen.is_ok_and(|chosen| chosen.used.iter().any(|device| device.own_gpu().is_some()))
     }
 
-    fn kept_bytes(&self) -> u64 {
-        self.sizes().sum()
-    }
-
-    /// Bytes of each data set that is kept in memory; 0 for one in its file.
-    fn sizes(&self) -> impl Iterator<Item = u64> {
-        let bytes = |facts: DatasetInfo| {
-            4 * (facts.train_rows + facts.validation_rows) * (facts.features + facts.targets)
-        };
-        let size = move |own: &Dataset| if own.train.in_memory() { bytes(own.facts()) as u64 } else { 0 };
-        self.kept.iter().map(move |(_, dataset)| size(dataset))
-    }
-
     /// Checks that the files did not change since they were first read.
     pub(super) fn see(&mut self, files: &[FileFingerprint], key: &str) -> Result<(), Problem> {
         for stamp in files {
-            match self.seen.iter().find(|seen| seen.path() == stamp.path()) {
-                None => self.seen.push(stamp.clone()),
+            match self.seen.get(stamp.path()) {
+                None => drop(self.seen.insert(stamp.path().to_owned(), stamp.clone())),
                 Some(seen) if seen == stamp => {}
                 Some(_) => {
                     let message = format!("`{}` is not the file it was", stamp.path().display());
@@ -312,6 +309,24 @@ mod tests {
         );
     }
 
+    #[test]
+    fn the_rows_used_longest_ago_give_way() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("x.toml");
+        let text = "[data.synthetic_regression]\nweights = [1.0]\n[model]\nlayers = [{ linear = { out_features = 1 } }]\n\
+                    loss = \"mse\"\n[optimizer.sgd]\nlr = 0.1\n";
+        std::fs::write(&path, text).expect("a spec");
+        let experiment = spec::load(&path, &["seed=0,1,2".to_owned()]).unwrap_or_else(|_| panic!("a spec"));
+        let mut datasets = Datasets::new(&Machine::typical(Vec::new(), 1 << 30));
+        datasets.kept.small_bytes = 0;
+        let mut open = |trial: usize| datasets.open(&experiment.trials[trial].spec).expect("rows");
+        let [first, second] = [0, 1].map(&mut open);
+        assert!(Arc::ptr_eq(&open(0), &first));
+        open(2);
+        assert!(Arc::ptr_eq(&open(0), &first));
+        assert!(!Arc::ptr_eq(&open(1), &second));
+    }
+
     /// Uses three data sets, one more than the cache holds, so that the first is read again as in a sweep.
     #[test]
     fn files_that_are_read_again_must_be_what_they_were() {
@@ -322,18 +337,27 @@ mod tests {
         std::fs::write(&path, text).expect("a spec");
         std::fs::write(&csv, "x,y\n1,2\n2,4\n3,6\n4,8\n5,10\n").expect("rows");
         let experiment = spec::load(&path, &["seed=1,2,3".to_owned()]).unwrap_or_else(|_| panic!("a spec"));
-        let mut datasets = Datasets::new(&Machine::typical(Vec::new(), 1 << 30));
-        datasets.small_bytes = 0;
-        for trial in &experiment.trials {
-            assert!(datasets.open(&trial.spec).is_ok());
+        let machine = Machine::typical(Vec::new(), 1 << 30);
+        // Whether or not their table is kept.
+        for planned in [1, 3] {
+            std::fs::write(&csv, "x,y\n1,2\n2,4\n3,6\n4,8\n5,10\n").expect("rows");
+            let mut datasets = Datasets::new(&machine);
+            datasets.kept.small_bytes = 0;
+            datasets.begin_planning(planned);
+            for trial in &experiment.trials {
+                assert!(datasets.open(&trial.spec).is_ok());
+            }
+            datasets.end_planning();
+            assert_eq!(datasets.tables.bytes() > 0, planned > 1);
+            let first = &experiment.trials[0].spec;
+            assert!(datasets.open(first).is_ok());
+            std::fs::write(&csv, "x,y\n1,2\n2,4\n3,6\n4,8\n5,11.0\n").expect("rows");
+            assert!(datasets.open(first).is_ok(), "it is still held");
+            let problem = Problem::at_key("data", format!("`{}` is not the file it was", csv.display()))
+                .hint("start again once nothing writes to it");
+            assert_eq!(datasets.open(&experiment.trials[1].spec).err(), Some(vec![problem]));
         }
-        let first = &experiment.trials[0].spec;
-        assert!(datasets.open(first).is_ok());
-        std::fs::write(&csv, "x,y\n1,2\n2,4\n3,6\n4,8\n5,11.0\n").expect("rows");
-        assert!(datasets.open(first).is_ok(), "it is still held");
-        let problem = Problem::at_key("data", format!("`{}` is not the file it was", csv.display()))
-            .hint("start again once nothing writes to it");
-        assert_eq!(datasets.open(&experiment.trials[1].spec).err(), Some(vec![problem]));
+        let mut datasets = Datasets::new(&machine);
         // Weights are read for every trial.
         let weights = folder.path().join("w.safetensors");
         let mut seen = |text: &str| {

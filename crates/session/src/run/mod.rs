@@ -19,6 +19,7 @@ mod exit;
 mod extension;
 mod halving;
 mod hosts;
+mod kept_datasets;
 mod kind;
 mod lab;
 mod leases;

@@ -188,6 +188,9 @@ pub trait Planned: Sized + Send + Sync {
         digests.is_some_and(|(was, is)| was != is)
     }
 
+    /// Tells the kind how many trials are planned next.
+    fn begin_planning(_: &mut Self::Shared, _trials: usize) {}
+
     /// Plans a trial.
     fn plan(
         spec: &Self::Spec,

@@ -1,11 +1,11 @@
 //! Plans every trial of an experiment before anything starts.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use super::{planned::Planned, warnings::Warnings};
 use crate::{
     plan::{Machine, PlanError, ResolvedDevices},
-    spec::{Experiment, Monitor, Problem, TrialSpec},
+    spec::{Experiment, Monitor, Problem},
     units,
 };
 
@@ -28,6 +28,7 @@ pub fn prepare<P: Planned>(
     machine: &Machine,
     threads: usize,
 ) -> Result<Vec<Prepared<P>>, Vec<(usize, Problem)>> {
+    P::begin_planning(shared, experiment.trials.len());
     let mut problems = Vec::new();
     let mut prepared: Vec<Prepared<P>> = Vec::with_capacity(experiment.trials.len());
     for trial in &experiment.trials {
@@ -55,22 +56,27 @@ pub fn prepare<P: Planned>(
 
 /// Leaves out the trials that would only repeat an earlier one.
 fn find_repeats<P: Planned>(experiment: &Experiment<P::Spec>, prepared: &mut [Prepared<P>]) {
-    // Only these keys can make a trial repeat another. Without this check, comparing thousands of trials
-    // takes seconds.
-    if !experiment.axes.iter().any(|key| key.starts_with("devices") || key == "matmul.order") {
+    // Only these keys can make a trial repeat another, so only trials that are alike on all other axes are compared.
+    let may_repeat = |axis: &str| axis.starts_with("devices") || axis == "matmul.order";
+    if !experiment.axes.iter().any(|axis| may_repeat(axis)) {
         return;
     }
+    let mut alike: HashMap<Vec<String>, Vec<usize>> = HashMap::new();
     // A trial that is drawn later will differ from its stand-in.
     for (at, trial) in
         experiment.trials.iter().enumerate().filter(|(_, trial)| trial.index < experiment.known)
     {
-        let (earlier, [Prepared::Run(planned), ..]) = prepared.split_at(at) else { continue };
-        let is_earlier = |(other, spec): (&Prepared<P>, &TrialSpec<P::Spec>)| match other {
-            Prepared::Run(other) => spec.repeat == trial.repeat && planned.repeats(other),
+        let Prepared::Run(planned) = &prepared[at] else { continue };
+        let values = experiment.values(trial).into_iter().zip(&experiment.axes);
+        let others = values.filter(|(_, axis)| !may_repeat(axis)).map(|(value, _)| value).collect();
+        let earlier = alike.entry(others).or_default();
+        let is_repeated = |other: &&usize| match &prepared[**other] {
+            Prepared::Run(other) => planned.repeats(other),
             _ => false,
         };
-        if let Some(found) = earlier.iter().zip(&experiment.trials).position(is_earlier) {
-            prepared[at] = Prepared::SameAs(found, Box::new(planned.devices().clone()));
+        match earlier.iter().find(is_repeated).copied() {
+            Some(found) => prepared[at] = Prepared::SameAs(found, Box::new(planned.devices().clone())),
+            None => earlier.push(at),
         }
     }
 }

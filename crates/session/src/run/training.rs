@@ -118,7 +118,12 @@ impl Planned for Trial {
     }
 
     fn settle_together(trials: Vec<&mut Self>, datasets: &mut Datasets, machine: &Machine, threads: usize) {
+        datasets.end_planning();
         settle_together(trials, datasets, machine, threads);
+    }
+
+    fn begin_planning(datasets: &mut Datasets, trials: usize) {
+        datasets.begin_planning(trials);
     }
 
     fn goes_on(datasets: &mut Datasets, folders: Vec<RunDir>) {

@@ -89,7 +89,7 @@ pub(super) struct FeatureFit {
 impl FeatureFit {
     /// Fits means and deviations to the training rows. Categories come from the whole training file, so that
     /// the split cannot make a category unknown.
-    pub(super) fn new(spec: &Csv, table: &Table<'_>, split: &Split) -> Result<Self, Vec<Problem>> {
+    pub(super) fn new(spec: &Csv, table: &Table, split: &Split) -> Result<Self, Vec<Problem>> {
         let (Table { text, columns, .. }, mut problems) = (table, Vec::new());
         let mut fitted = Self { numeric: Vec::new(), categorical: Vec::new() };
         for (values, &column) in table.numeric.iter().zip(&columns.numeric) {
@@ -136,7 +136,7 @@ impl FeatureFit {
     /// Categories that are not in the training file, and numbers that are not finite after scaling.
     pub(super) fn apply(
         &self,
-        table: &Table<'_>,
+        table: &Table,
         mut unknown: Option<&mut [usize]>,
     ) -> Result<Vec<f32>, Vec<Problem>> {
         let places = self.places(table, unknown.is_some())?;
@@ -170,7 +170,7 @@ impl FeatureFit {
 
     /// For each categorical column, the one-hot position of each of the table's words; `None` for words that are
     /// unknown and may be.
-    fn places(&self, table: &Table<'_>, may_be: bool) -> Result<Vec<Vec<Option<usize>>>, Vec<Problem>> {
+    fn places(&self, table: &Table, may_be: bool) -> Result<Vec<Vec<Option<usize>>>, Vec<Problem>> {
         let (Table { text, columns, .. }, mut problems) = (table, Vec::new());
         let mut all = Vec::new();
         for ((fit, words), &column) in
@@ -184,7 +184,7 @@ impl FeatureFit {
                 true => format!("{}; {IGNORED}", known(&fit.categories)),
                 false => known(&fit.categories),
             };
-            match words.find_all((text, columns, column), "category", hint, |word| fit.find(word)) {
+            match words.find_all((&**text, &**columns, column), "category", hint, |word| fit.find(word)) {
                 Ok(places) => all.push(places.into_iter().map(Some).collect()),
                 Err(unknown) => problems.extend(unknown),
             }

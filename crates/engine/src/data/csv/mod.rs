@@ -29,7 +29,7 @@ mod table;
 mod target;
 mod text;
 
-use std::path::Path;
+use std::{path::Path, sync::Arc};
 
 use self::{
     columns::Columns,
@@ -41,7 +41,7 @@ use self::{
 };
 use super::{Dataset, Part, Task, division::Division, split::Split};
 use crate::{
-    spec::{Csv, Location, Missing, Parquet, Problem},
+    spec::{Csv, Missing, Problem},
     units,
 };
 pub(super) use new_rows::{CsvModel, CsvRows};
@@ -51,99 +51,120 @@ pub use stored::{ColumnKind, StoredColumn};
 /// Characters of the names of columns that are left out, in a note.
 const NAMES_WIDTH: usize = 60;
 
-pub(super) fn open(spec: &Csv, task: Task, division: &Division) -> Result<Dataset, Vec<Problem>> {
-    open_with(spec, task, division, |path, key| Text::read(path, key, spec.delimiter))
+/// The rows of a file, and those of a file to validate on, before any of them is divided and anything is fitted to those that train.
+pub(super) struct Tables {
+    rows: Table,
+    validation: Option<Table>,
+    /// Sentences on numbers far from all others.
+    outliers: Vec<String>,
 }
 
-/// Opens a Parquet file. Its cells are treated like those of a CSV file; problems name the keys of `parquet`.
-pub(super) fn open_parquet(spec: &Parquet, task: Task, division: &Division) -> Result<Dataset, Vec<Problem>> {
-    let spec = spec.as_csv();
-    let is_wanted = |name: &str, _: Option<&str>| {
-        let is_in = |names: &[String]| names.iter().any(|own| own == name);
-        match &spec.features {
-            None => !is_in(&spec.ignore),
-            Some(features) => {
-                is_in(features)
-                    || is_in(&spec.categorical)
-                    || is_in(&spec.target)
-                    || is_in(spec.group.as_slice())
+impl Tables {
+    /// Reads a text file.
+    pub(super) fn read(spec: &Csv, task: Task) -> Result<Self, Vec<Problem>> {
+        Self::read_by(spec, task, |path, key| Text::read(path, key, spec.delimiter))
+    }
+
+    /// Reads a Parquet file. Its cells are treated like those of a text file.
+    pub(super) fn read_parquet(spec: &Csv, task: Task) -> Result<Self, Vec<Problem>> {
+        let is_wanted = |name: &str, _: Option<&str>| {
+            let is_in = |names: &[String]| names.iter().any(|own| own == name);
+            match &spec.features {
+                None => !is_in(&spec.ignore),
+                Some(features) => {
+                    is_in(features)
+                        || is_in(&spec.categorical)
+                        || is_in(&spec.target)
+                        || is_in(spec.group.as_slice())
+                }
             }
-        }
-    };
-    let opened = open_with(&spec, task, division, |path, key| parquet::read(path, key, is_wanted));
-    let own = |text: String| text.replace("data.csv", "data.parquet");
-    let renamed = |problem: Problem| Problem {
-        message: own(problem.message),
-        place: match problem.place {
-            Location::Key(key) => Location::Key(own(key)),
-            place => place,
-        },
-        hint: problem.hint.map(own),
-        ..problem
-    };
-    opened.map_err(|problems| problems.into_iter().map(renamed).collect())
-}
+        };
+        Self::read_by(spec, task, |path, key| parquet::read(path, key, is_wanted))
+    }
 
-fn open_with(
-    spec: &Csv,
-    task: Task,
-    division: &Division,
-    read: impl Fn(&Path, &str) -> Result<Text, Problem>,
-) -> Result<Dataset, Vec<Problem>> {
-    let text = read(&spec.path, "data.csv.path")?;
-    let columns = Columns::resolve(spec, &text)?;
-    let validation = match &spec.validation_path {
-        None => None,
-        Some(path) => {
-            let text = read(path, "data.csv.validation_path")?;
-            let columns = columns.in_other(spec, &text)?;
-            Some((text, columns))
-        }
-    };
-    let table = Table::read(spec, &text, &columns, task)?;
-    let codes = match &table.target {
-        Target::Classes(words) => Some(words.codes.iter().copied()),
-        _ => None,
-    };
-    let groups = columns.group.map(|column| (columns.name(column), &table.group.codes[..]));
-    let split = Split::new(division, table.rows, codes, groups.as_ref().map(|(_, codes)| *codes))?;
-    let features = FeatureFit::new(spec, &table, &split)?;
-    let target = TargetFit::new(spec, &table, &split)?;
-    let (train_x, rest_x) = split.apply(features.apply(&table, None)?, features.width());
-    let targets = spec.target.len();
-    let (train_y, rest_y) = split.apply(target.apply(&table)?, targets);
+    fn read_by(
+        spec: &Csv,
+        task: Task,
+        read: impl Fn(&Path, &str) -> Result<Text, Problem>,
+    ) -> Result<Self, Vec<Problem>> {
+        let text = Arc::new(read(&spec.path, "data.csv.path")?);
+        let columns = Arc::new(Columns::resolve(spec, &text)?);
+        let validation = match &spec.validation_path {
+            None => None,
+            Some(path) => {
+                let text = read(path, "data.csv.validation_path")?;
+                let columns = columns.in_other(spec, &text)?;
+                Some((Arc::new(text), Arc::new(columns)))
+            }
+        };
+        let rows = Table::read(spec, &text, &columns, task)?;
+        let validation = match &validation {
+            None => None,
+            Some((text, columns)) => Some(Table::read(spec, text, columns, task)?),
+        };
+        let outliers = outliers::warnings(spec, &rows);
+        Ok(Self { rows, validation, outliers })
+    }
 
-    let grouped = groups.and_then(|(name, _)| split.group_note(&name));
-    let notes = left_out(&columns).into_iter().chain(split.notes()).chain(grouped);
-    let notes = notes.chain(dropped(spec, &table, ""));
-    let mut notes: Vec<String> = notes.chain(features.notes(&columns)).collect();
-    let mut warnings = Vec::from_iter(constant(&columns, &train_x, features.width()));
-    warnings.extend(outliers::warnings(spec, &table));
-    let preprocessing = serde_json::to_value(StoredCsv {
-        source: "csv".to_owned(),
-        features: features.stored(spec, &columns),
-        target: target.stored(&spec.target),
-    });
-    let validation = match validation {
-        None if split.held_rows() == 0 => None,
-        None => Some(Part::of_memory(split.held_rows(), rest_x, rest_y)),
-        Some((text, columns)) => {
-            let table = Table::read(spec, &text, &columns, task)?;
-            notes.extend(dropped(spec, &table, " to validate on"));
-            Some(Part::of_memory(table.rows, features.apply(&table, None)?, target.apply(&table)?))
-        }
-    };
-    let train = Part::of_memory(split.train_rows(), train_x, train_y);
-    let classes = target.class_count();
-    Ok(Dataset {
-        classes,
-        target_scales: target.scales().to_vec(),
-        preprocessing: preprocessing.unwrap_or_default(),
-        notes,
-        warnings: warnings.into(),
-        apart: split.apart(table.numbers()),
-        ..Dataset::new(train, validation, features.width(), targets)
-    })
+    /// See [`Table::shrink`].
+    pub(super) fn shrink(&mut self) {
+        self.rows.shrink();
+        self.validation.iter_mut().for_each(Table::shrink);
+    }
+
+    /// Bytes of the cells in memory.
+    pub(super) fn bytes(&self) -> u64 {
+        self.rows.bytes() + self.validation.as_ref().map_or(0, Table::bytes)
+    }
+
+    /// Divides the rows, fits the preprocessing to those that train, and applies it. Of `spec`, only what reading does not depend on
+    /// may differ from that of [`Tables::read`].
+    pub(super) fn dataset(&self, spec: &Csv, division: &Division) -> Result<Dataset, Vec<Problem>> {
+        let Self { rows: table, validation, outliers } = self;
+        let columns = &*table.columns;
+        let codes = match &table.target {
+            Target::Classes(words) => Some(words.codes.iter().copied()),
+            _ => None,
+        };
+        let groups = columns.group.map(|column| (columns.name(column), &table.group.codes[..]));
+        let split = Split::new(division, table.rows, codes, groups.as_ref().map(|(_, codes)| *codes))?;
+        let features = FeatureFit::new(spec, table, &split)?;
+        let target = TargetFit::new(spec, table, &split)?;
+        let (train_x, rest_x) = split.apply(features.apply(table, None)?, features.width());
+        let targets = spec.target.len();
+        let (train_y, rest_y) = split.apply(target.apply(table)?, targets);
+
+        let grouped = groups.and_then(|(name, _)| split.group_note(&name));
+        let notes = left_out(columns).into_iter().chain(split.notes()).chain(grouped);
+        let notes = notes.chain(dropped(spec, table, ""));
+        let mut notes: Vec<String> = notes.chain(features.notes(columns)).collect();
+        let mut warnings = Vec::from_iter(constant(columns, &train_x, features.width()));
+        warnings.extend(outliers.iter().cloned());
+        let preprocessing = serde_json::to_value(StoredCsv {
+            source: "csv".to_owned(),
+            features: features.stored(spec, columns),
+            target: target.stored(&spec.target),
+        });
+        let validation = match validation {
+            None if split.held_rows() == 0 => None,
+            None => Some(Part::of_memory(split.held_rows(), rest_x, rest_y)),
+            Some(table) => {
+                notes.extend(dropped(spec, table, " to validate on"));
+                Some(Part::of_memory(table.rows, features.apply(table, None)?, target.apply(table)?))
+            }
+        };
+        let train = Part::of_memory(split.train_rows(), train_x, train_y);
+        let classes = target.class_count();
+        Ok(Dataset {
+            classes,
+            target_scales: target.scales().to_vec(),
+            preprocessing: preprocessing.unwrap_or_default(),
+            notes,
+            warnings: warnings.into(),
+            apart: split.apart(table.numbers()),
+            ..Dataset::new(train, validation, features.width(), targets)
+        })
+    }
 }
 
 /// Names the numeric columns whose value is the same in all training rows. They are the first features of a row.
@@ -174,7 +195,7 @@ fn fitting(words: &[String]) -> String {
     shown.join(", ") + &units::and_more(words.len() - shown.len())
 }
 
-fn dropped(spec: &Csv, table: &Table<'_>, which: &str) -> Option<String> {
+fn dropped(spec: &Csv, table: &Table, which: &str) -> Option<String> {
     let count = table.dropped.len();
     let rows = if count == 1 { "row" } else { "rows" };
     let why = match (spec.missing, &spec.group) {

@@ -1,7 +1,7 @@
 //! Rows of a table for a trained model, read in parts: columns are found by name and preprocessed as fitted
 //! in training.
 
-use std::{fs::File, io::Read, path::PathBuf};
+use std::{fs::File, io::Read, path::PathBuf, sync::Arc};
 
 use super::{
     columns::{Columns, empty},
@@ -71,7 +71,7 @@ pub(in crate::data) struct CsvRows {
     spec: Csv,
     with_targets: bool,
     /// `None` before the first part was read.
-    columns: Option<Columns>,
+    columns: Option<Arc<Columns>>,
     /// Names of columns that are not used.
     pub(in crate::data) unused: Vec<String>,
     rows: usize,
@@ -165,10 +165,10 @@ impl CsvRows {
                 columns.keep(&self.keep, &text)?;
                 let known = self.spec.ignore.iter().chain(&self.keep).map(String::as_str).chain(targets);
                 self.unused = columns.unused(&known.collect::<Vec<_>>());
-                columns
+                Arc::new(columns)
             }
         };
-        let (mut table, mut problems) = Table::read_part(&self.spec, &text, &columns, model.task)?;
+        let (mut table, mut problems) = Table::read_part(&self.spec, &Arc::new(text), &columns, model.task)?;
         let is_clean = problems.is_empty();
         let mut taken = |found: Result<Vec<f32>, Vec<Problem>>| {
             found.unwrap_or_else(|found| {

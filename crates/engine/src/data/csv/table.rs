@@ -1,6 +1,6 @@
 //! The rows of a file by column: parsed numbers and indexed words, before any fitting or filling.
 
-use std::{collections::HashMap, path::Path};
+use std::{collections::HashMap, path::Path, sync::Arc};
 
 use super::{
     columns::Columns,
@@ -14,9 +14,9 @@ use crate::{
 };
 
 /// The cells that are used, and where they come from.
-pub(super) struct Table<'a> {
-    pub(super) text: &'a Text,
-    pub(super) columns: &'a Columns,
+pub(super) struct Table {
+    pub(super) text: Arc<Text>,
+    pub(super) columns: Arc<Columns>,
     pub(super) rows: usize,
     /// Rows left out because of a missing cell, by their numbers in the file: with `missing = "mean"`, those without a target or
     /// a group.
@@ -75,6 +75,16 @@ impl Words {
         self.codes.push(code);
     }
 
+    fn shrink(&mut self) {
+        self.codes.shrink_to_fit();
+        self.numbers = HashMap::new();
+    }
+
+    fn bytes(&self) -> usize {
+        let words = self.distinct.iter().map(|word| size_of::<Word>() + word.text.len());
+        size_of_val(&*self.codes) + words.sum::<usize>()
+    }
+
     /// The result of `find` for each distinct word.
     ///
     /// # Errors
@@ -100,15 +110,15 @@ impl Words {
     }
 }
 
-impl<'a> Table<'a> {
+impl Table {
     /// Reads all rows of `text`.
     ///
     /// # Errors
     /// Everything that is wrong with its lines and cells; or that there are no rows.
     pub(super) fn read(
         spec: &Csv,
-        text: &'a Text,
-        columns: &'a Columns,
+        text: &Arc<Text>,
+        columns: &Arc<Columns>,
         task: Task,
     ) -> Result<Self, Vec<Problem>> {
         let (table, problems) = Self::read_part(spec, text, columns, task)?;
@@ -125,13 +135,13 @@ impl<'a> Table<'a> {
     /// them, since more may be wrong with its words.
     pub(super) fn read_part(
         spec: &Csv,
-        text: &'a Text,
-        columns: &'a Columns,
+        text: &Arc<Text>,
+        columns: &Arc<Columns>,
         task: Task,
     ) -> Result<(Self, Vec<Problem>), Problem> {
         let mut table = Self {
-            text,
-            columns,
+            text: Arc::clone(text),
+            columns: Arc::clone(columns),
             rows: 0,
             dropped: Vec::new(),
             numeric: columns.numeric.iter().map(|_| Vec::new()).collect(),
@@ -169,6 +179,33 @@ impl<'a> Table<'a> {
         Ok((table, problems))
     }
 
+    /// Drops what only reading needs: the text, without which problems have no lines, and room for more rows.
+    pub(super) fn shrink(&mut self) {
+        self.text = Arc::new(self.text.without_body());
+        self.numeric.iter_mut().for_each(Vec::shrink_to_fit);
+        let classes = match &mut self.target {
+            Target::Numbers(values) => {
+                values.shrink_to_fit();
+                None
+            }
+            Target::Classes(words) => Some(words),
+            Target::None => None,
+        };
+        self.categorical.iter_mut().chain([&mut self.group]).chain(classes).for_each(Words::shrink);
+    }
+
+    /// Bytes of its cells in memory.
+    pub(super) fn bytes(&self) -> u64 {
+        let numbers: usize = self.numeric.iter().map(Vec::len).sum();
+        let (targets, classes) = match &self.target {
+            Target::Numbers(values) => (values.len(), 0),
+            Target::Classes(words) => (0, words.bytes()),
+            Target::None => (0, 0),
+        };
+        let words: usize = self.categorical.iter().chain([&self.group]).map(Words::bytes).sum();
+        (size_of::<f64>() * (numbers + targets) + words + classes) as u64
+    }
+
     /// The number of each row in the file, counted from 0 after the header.
     pub(super) fn numbers(&self) -> impl Iterator<Item = u32> + '_ {
         (0..=u32::MAX).filter(|number| self.dropped.binary_search(number).is_err())
@@ -193,7 +230,7 @@ impl<'a> Table<'a> {
         missing: &MissingCells,
         faults: &mut Faults<'_>,
     ) {
-        let columns = self.columns;
+        let columns = &*self.columns;
         self.rows += 1;
         let cell = |column: usize| record.get(column).unwrap_or_default().trim();
         self.kept.extend(columns.kept.iter().map(|&column| cell(column).to_owned()));

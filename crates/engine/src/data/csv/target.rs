@@ -30,7 +30,7 @@ pub(super) enum TargetFit {
 
 impl TargetFit {
     /// Standardization is fitted to the training rows; classes are those of the whole file.
-    pub(super) fn new(spec: &Csv, table: &Table<'_>, split: &Split) -> Result<Self, Problem> {
+    pub(super) fn new(spec: &Csv, table: &Table, split: &Split) -> Result<Self, Problem> {
         match &table.target {
             Target::Numbers(values) if spec.standardize_target => {
                 let width = spec.target.len();
@@ -42,7 +42,7 @@ impl TargetFit {
         }
     }
 
-    fn classes(Table { text, columns, .. }: &Table<'_>, words: &Words) -> Result<Self, Problem> {
+    fn classes(Table { text, columns, .. }: &Table, words: &Words) -> Result<Self, Problem> {
         let numbers: Option<Vec<f64>> = words.distinct.iter().map(|word| word.text.parse().ok()).collect();
         let Some(numbers) = numbers else {
             let sorted: BTreeSet<&str> = words.distinct.iter().map(|word| word.text.as_str()).collect();
@@ -76,7 +76,7 @@ impl TargetFit {
     ///
     /// # Errors
     /// Classes that are not in the training file, and numbers that are not finite after scaling.
-    pub(super) fn apply(&self, table: &Table<'_>) -> Result<Vec<f32>, Vec<Problem>> {
+    pub(super) fn apply(&self, table: &Table) -> Result<Vec<f32>, Vec<Problem>> {
         let Table { text, columns, .. } = table;
         let words = match (self, &table.target) {
             (Self::Numbers(scales), Target::Numbers(values)) => {
@@ -93,7 +93,7 @@ impl TargetFit {
             (_, Target::Classes(words)) => words,
             (_, Target::Numbers(_) | Target::None) => return Ok(Vec::new()),
         };
-        let place = (*text, *columns, columns.targets.first().copied().unwrap_or_default());
+        let place = (&**text, &**columns, columns.targets.first().copied().unwrap_or_default());
         let classes = words.find_all(place, "class", || self.known(), |word| self.class(word))?;
         Ok(words.codes.iter().map(|&code| classes[code as usize] as f32).collect())
     }

@@ -105,6 +105,11 @@ impl Text {
         Self { path: path.into(), body, delimiter: b',', lines_before: 0, rows_before }
     }
 
+    /// The same file without its contents.
+    pub(super) fn without_body(&self) -> Self {
+        Self { path: self.path.clone(), body: String::new(), ..*self }
+    }
+
     /// The same text, read with another separator.
     pub(super) fn separated_by(self, delimiter: char) -> Self {
         Self { delimiter: delimiter as u8, ..self }
