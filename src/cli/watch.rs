@@ -135,7 +135,7 @@ pub(super) fn text(moment: &Moment, machine: Option<&str>, metric: Option<&str>)
     let head = head.map(|line| folded(&escape_line(line), most)).collect::<Vec<_>>().join("\n");
     let draw = |height: usize| {
         let height = height.clamp(LEAST_LINES, MOST_LINES);
-        let curves = moment.curves(metric, Style { width, height, color, linear: false });
+        let curves = moment.curves(metric, Style { width, height, color });
         format!("{head}\n\n{curves}")
     };
     let whole = draw(height);
