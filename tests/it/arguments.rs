@@ -244,8 +244,8 @@ fn a_word_that_is_nearly_a_command() {
         ),
         (
             "spec.toml --gpus 1",
-            "error: `--gpus` is for the tasks of `--launcher`\n  = hint: `devices.num_gpus=1` trains on GPUs of this \
-             machine\n",
+            "error: no option `--gpus`\n  = hint: with `--launcher slurm`, `sbatch` takes its options as in \
+             `--sbatch=--partition=NAME`; `devices.num_gpus=N` trains on GPUs\n",
         ),
         (
             "spec.toml --dry-run",
