@@ -351,7 +351,7 @@ fn a_shell_completes_keys_specs_templates_and_runs() {
 #[test]
 fn options_of_sweeps_say_when_they_change_nothing() {
     let place = Sandbox::new(LINREG);
-    for (words, idle) in [(&["--jobs", "4"][..], "--jobs"), (&["--fail-fast", "--share"], "--share")] {
+    for (words, idle) in [(&["--jobs", "4"][..], "--jobs"), (&["--fail-fast"], "--fail-fast")] {
         let ended = place.run(&[&["-q", "trainer.max_epochs=1"], words].concat()).ended;
         let warning = format!("warning: `{idle}` changes nothing: this is one run, and not a sweep\n");
         assert_eq!((ended.code, ended.stderr), (Some(0), warning));

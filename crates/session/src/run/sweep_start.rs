@@ -130,7 +130,7 @@ fn begin<'s, 'a, P: Planned>(
     ready(&folder, &drawn)?;
     gone.into_iter().for_each(|trial| print_stderr(&sweep_folder::gone(trial)));
     begun.extend(sweep_folder::begin_again(damaged).map_err(unrecorded)?);
-    let leases = Leases::new(machine, session.process.share, Arc::clone(&claims));
+    let leases = Leases::new(machine, session.experiment.share, Arc::clone(&claims));
     let values = |trial: usize| match points.get(trial) {
         Some(point) => experiment.pairs(point).into_iter().map(|(_, value)| value).collect(),
         None => experiment.values(&experiment.trials[trial]),
