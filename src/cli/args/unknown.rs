@@ -41,7 +41,7 @@ const COMMANDS: [(&str, &str); 17] = [
 ];
 
 /// Options of other programs, after the commands with which they are typed, with a hint.
-const OPTIONS: [(&str, &str, &str); 23] = [
+const OPTIONS: [(&str, &str, &str); 24] = [
     (
         "run check parity refit",
         "set override param",
@@ -62,6 +62,11 @@ const OPTIONS: [(&str, &str, &str); 23] = [
         "run refit",
         "partition account gpus gres mem nodes",
         "with `--launcher slurm`, `sbatch` takes its options as in `--sbatch=--partition=NAME`; `devices.num_gpus=N` trains on GPUs",
+    ),
+    (
+        "run refit",
+        "time",
+        "`launcher.slurm.time=1h` limits the tasks on a cluster, `trainer.max_time=1h` a training",
     ),
     ("run check parity refit", "gpu gpus cuda", "`devices.num_gpus=1` trains on a GPU"),
     ("run check parity refit", "o", "did you mean `--runs-dir`?"),

@@ -233,7 +233,7 @@ fn what_sbatch_refuses_is_said_in_its_words() {
         refused(&["--launcher=slurm", &format!("launcher.slurm.{key}=a")], "did you mean `extra`?");
         refused(&["--launcher=slurm", &format!("--{key}=a")], "as in `--sbatch=--partition=NAME`");
     }
-    refused(&["--launcher=slurm", "--time=1h"], "keys have no dashes: `launcher.slurm.time=1h`");
+    refused(&["--launcher=slurm", "--time=1h"], "`launcher.slurm.time=1h` limits the tasks");
     refused(&["--launcher=slurm", "--array", "8"], "keys have no dashes: `launcher.slurm.array=8`");
     // Slurm may have accepted the job although `sbatch` failed, so the files that its tasks need are kept.
     for script in
