@@ -13,7 +13,7 @@ use crate::{
     plan::{Engine, Machine, PlanError, Trial},
     record::{others_used, text_table, too_busy},
     report::{Estimate, p_value, sign_test_in_words, verdicts},
-    run::{Datasets, Exit, Planned, Prepared, prepare, print, refuse},
+    run::{Datasets, Exit, LONGEST_STEP_S, Planned, Prepared, prepare, print, refuse},
     spec::{EngineChoice, Experiment, Monitor, Placement, Policy, Rule, Spec},
     train::StopFlag,
     units,
@@ -30,9 +30,6 @@ const MOST_ROUNDS: usize = 30;
 
 /// No new round begins after this time.
 const IN_ALL: Duration = Duration::from_secs(10);
-
-/// Settings whose step takes longer than this, in seconds, are not tried.
-const LONGEST_STEP_S: f64 = 0.5;
 
 /// A changed spec.
 struct Candidate {

@@ -98,15 +98,6 @@ fn exported(
 ) -> Result<Exit, ReportError> {
     // The comparison on the screen already says this in its first line.
     comparison.warning().into_iter().chain(comparison.builds()).for_each(warn);
-    if format == ExportFormat::Hyperfine {
-        let is_asked = question.metric.is_some() || question.sort.is_some() || question.top != usize::MAX;
-        if is_asked || !question.by.is_empty() {
-            let message = "`--export hyperfine` has a result for each configuration: it takes no `--by`, `--metric`, \
-                           `--sort` or `--top`";
-            return Err(ReportError::query(message, None));
-        }
-        return Ok(print_json(&comparison.export_times()));
-    }
     let mut is_of_settings = !question.by.is_empty();
     let Some(format) = format.format() else {
         if is_of_settings {

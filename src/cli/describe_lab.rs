@@ -80,7 +80,6 @@ fn products(page: &mut Page, matmul: &Matmul, shapes: &[[usize; 3]], devices: us
             match matmul.order {
                 Order::Sequential => "sequential: one device after the other",
                 Order::Concurrent => "concurrent: all devices at once",
-                Order::OneDevice => "one_device: the first device does what is for all",
             },
         );
     }

@@ -19,7 +19,7 @@ use super::{
 use crate::{
     host::{end_with_parent, reason, signal_in_words},
     record::pass_output_width,
-    report::{follow_files, is_run, is_sweep},
+    report::{is_run, is_sweep},
     run::{Exit, print_coloured, print_coloured_stderr, print_error},
 };
 
@@ -65,7 +65,6 @@ pub fn run(arguments: &[OsString]) -> Result<Exit, Exit> {
 
 /// Draws until the run ends; also returns whether it had a folder. Fails if the terminal is gone.
 fn draw(child: &mut Child, mut screen: Screen) -> (Result<(), Exit>, bool) {
-    follow_files(true);
     let (mut result, mut has_folder) = (Ok(()), false);
     while matches!(child.try_wait(), Ok(None)) {
         let (begun, count) = (Instant::now(), screen.signals.count());

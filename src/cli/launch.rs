@@ -126,12 +126,7 @@ fn command(sweep: &Path, start: &StartOptions) -> Result<String, Exit> {
     ];
     let numbers = numbers.into_iter().filter_map(|(option, value)| Some([option.to_owned(), value?]));
     words.extend(numbers.flatten());
-    let flags = [
-        ("--share", start.share),
-        ("--fail-fast", start.fail_fast),
-        ("--quiet", run.quiet),
-        ("--verbose", run.verbose),
-    ];
+    let flags = [("--fail-fast", start.fail_fast), ("--quiet", run.quiet), ("--verbose", run.verbose)];
     words.extend(flags.into_iter().filter(|(_, is_given)| *is_given).map(|(flag, _)| flag.to_owned()));
     Ok(command_line(words))
 }

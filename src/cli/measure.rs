@@ -9,7 +9,7 @@ use crate::{
     device::{DeviceError, Grain},
     host::load::{self, Use},
     plan::{DeviceId, ReadCost, Trial},
-    run::{Stepper, executor},
+    run::{LONGEST_STEP_S, Stepper, executor},
 };
 
 /// Approximate duration of a measurement.
@@ -17,9 +17,6 @@ const LONG: Duration = Duration::from_millis(60);
 
 /// Maximum elements of the blank rows: more than caches hold.
 const MOST_NUMBERS: usize = 1 << 25;
-
-/// A step that takes longer than this according to the cost model, in seconds, is not measured.
-pub const LONGEST_STEP_S: f64 = 0.5;
 
 /// What was measured of a trial's step.
 pub struct Measurement {

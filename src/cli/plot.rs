@@ -12,7 +12,6 @@ pub fn plot(options: &PlotOptions) -> Result<Exit, Exit> {
         width: usize::from(options.width.unwrap_or_else(terminal_width)),
         height: usize::from(options.height),
         color: anstream::stdout().current_choice() != anstream::ColorChoice::Never,
-        linear: options.linear,
     };
     let request = PlotRequest { paths: &options.paths, metric: options.metric.as_deref(), style };
     report::plot(&request).map(|text| print_coloured(&text)).map_err(refuse)

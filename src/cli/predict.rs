@@ -32,7 +32,6 @@ pub fn evaluate(options: &EvaluateOptions) -> Result<Exit, Exit> {
         input: input.as_ref(),
         options: &row_options(options.unknown_category),
         labels: options.labels.as_deref(),
-        confusion: options.confusion.as_deref(),
         importance: options.importance,
     };
     let evaluation = evaluated(&trained, &request, &mut warn).map_err(report)?;

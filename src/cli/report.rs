@@ -26,7 +26,6 @@ pub fn report(options: &ReportOptions) -> Result<Exit, Exit> {
         let hint = "`apt install librsvg2-bin` or `cargo install resvg`; `--svg DIR` needs none";
         Exit::refused(message, Some(hint))
     })?;
-    report::follow_files(false);
     let model = model(paths);
     let request = PageRequest {
         paths,

@@ -27,7 +27,7 @@ use crate::{
         Datasets, Ended, Exit, Kind, Placement, Prepared, Process, Resume, Role, Session, Start, print,
         print_json, print_stderr, warn,
     },
-    spec::{GpuSharing, Loaded},
+    spec::Loaded,
     train::StopFlag,
     units,
 };
@@ -105,7 +105,6 @@ fn run_joined(
         git,
         stop,
         jobs: start.jobs.map_or(1, Jobs::count),
-        share: if start.share { GpuSharing::Always } else { GpuSharing::Auto },
         fail_fast: start.fail_fast,
         role: role(start),
         load: Watch::default(),
@@ -123,7 +122,7 @@ fn run_joined(
 /// Runs what was read. Another rank than the first serves it, and has nothing to close.
 fn run_loaded(
     loaded: &Loaded,
-    mut process: Process,
+    process: Process,
     start: &StartOptions,
     world: Option<&Arc<ProcessGroup>>,
 ) -> Result<Ended, Exit> {
@@ -134,9 +133,6 @@ fn run_loaded(
             let ranks = Some(world.map_or_else(Vec::new, |world| world.names().to_vec()));
             let rank = world.map_or(0, |world| world.rank() as u32);
             let machine = Machine { ranks, rank, ..machine_for(virtual_gpus, experiment) };
-            if !start.share {
-                process.share = experiment.share;
-            }
             let mut datasets = Datasets::new(&machine);
             if world.is_none() && start.launch.launcher.is_none() {
                 datasets.begin_gpu(experiment);
@@ -162,7 +158,7 @@ fn place<P: Kind>(
     machine: &Machine,
     start: &StartOptions,
 ) {
-    let placement = Placement::new(prepared, machine, session.share());
+    let placement = Placement::new(prepared, machine, session.experiment.share);
     let Some((jobs, placement)) = start.jobs.zip(placement) else { return };
     let count = jobs_at_once(jobs, Some(&placement));
     let is_told = verbosity(start) != Verbosity::Quiet && jobs.count() > count;
@@ -170,7 +166,7 @@ fn place<P: Kind>(
         let [gpus, trials] = [(machine.gpus.len(), "GPU"), (count, "trial")];
         let [gpus, trials] = [gpus, trials].map(|(count, what)| units::counted(count as u64, what));
         print_stderr(&format!(
-            "`--jobs {wanted}`: {trials} at a time on {gpus}; `--share` lets trials share a GPU\n"
+            "`--jobs {wanted}`: {trials} at a time on {gpus}; `sweep.share=true` lets trials share a GPU\n"
         ));
     }
     session.set_jobs(count);

@@ -14,7 +14,7 @@ use crate::{
     plan::{Link, Machine, PlanError, StepTime, Trial, exposed_s, summed},
     program::Program,
     record::{output_width, text_table, too_busy},
-    run::{Datasets, Exit, Planned, print, refuse},
+    run::{Datasets, Exit, LONGEST_STEP_S, Planned, print, refuse},
     spec::{Experiment, Problem, Scaling, Spec},
     units,
 };
@@ -259,7 +259,7 @@ impl Hosts<'_> {
         if let Some(words) = too_busy(self.others) {
             text += &format!("  no speed-ups: {words}\n");
         } else if cases.iter().any(|case| case.rows().is_some() && case.compute_s.is_none()) {
-            let longest = units::seconds(measure::LONGEST_STEP_S);
+            let longest = units::seconds(LONGEST_STEP_S);
             text += &format!("  computes -: a step of over {longest} is not measured\n");
         }
         text

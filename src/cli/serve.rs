@@ -14,7 +14,7 @@ use super::{
 };
 use crate::{
     host::{lock, reason},
-    report::{OfModel, PageRequest, ReportError, fingerprint, follow_files, page, share_read, waiting},
+    report::{PageRequest, ReportError, fingerprint, page, waiting},
     run::{Exit, print, print_stderr},
 };
 
@@ -24,7 +24,6 @@ const HOSTS: [&str; 3] = ["localhost", "127.0.0.1", "[::1]"];
 
 /// Runs the command until a signal ends it.
 pub fn serve(options: &ServeOptions) -> Result<Exit, Exit> {
-    follow_files(true);
     // A path that does not exist is a mistake; a folder without runs may get some later.
     if let Err(e) = fingerprint(&options.paths)
         && !matches!(e, ReportError::NoRun(_))
@@ -55,8 +54,6 @@ struct Site<'a> {
 struct Last {
     tag: String,
     html: Arc<str>,
-    /// The files' fingerprint, with what the run's model does, which takes long to compute.
-    model: Option<(String, Option<Result<OfModel, String>>)>,
 }
 
 impl Site<'_> {
@@ -81,38 +78,23 @@ impl Site<'_> {
     /// The page for the current files, and a tag that changes with them.
     fn page(&self) -> (String, Arc<str>) {
         let mut last = lock(&self.last);
-        loop {
-            // Take both before reading the files, so that a change meanwhile changes the next tag.
-            let read = percent_read();
-            let files =
-                fingerprint(self.paths).map_or_else(|e| e.to_string(), |number| format!("{number:016x}"));
-            let tag = format!("{files}-{read}").replace(|c: char| !c.is_ascii_alphanumeric(), "-");
-            let tag = format!("\"{tag}\"");
-            if last.tag != tag {
-                let known = last.model.take().filter(|(of, _)| *of == files);
-                let known = known.unwrap_or_else(|| (files, model(self.paths)));
-                let request = PageRequest {
-                    paths: self.paths,
-                    metric: None,
-                    filter: None,
-                    tag: Some(&tag),
-                    model: known.1.as_ref(),
-                };
-                let html = page(&request).map_or_else(|e| waiting(&e.to_string(), &tag), |page| page.html);
-                *last = Last { tag, html: html.into(), model: Some(known) };
-            }
-            // If the page started to sample a long file meanwhile, make it again so that its tag reflects
-            // that.
-            if percent_read() >= read {
-                return (last.tag.clone(), last.html.clone());
-            }
+        // Taken before the files are read, so that a change meanwhile changes the next tag.
+        let files = fingerprint(self.paths).map_or_else(|e| e.to_string(), |number| format!("{number:016x}"));
+        let tag = format!("\"{}\"", files.replace(|c: char| !c.is_ascii_alphanumeric(), "-"));
+        if last.tag != tag {
+            let model = model(self.paths);
+            let request = PageRequest {
+                paths: self.paths,
+                metric: None,
+                filter: None,
+                tag: Some(&tag),
+                model: model.as_ref(),
+            };
+            let html = page(&request).map_or_else(|e| waiting(&e.to_string(), &tag), |page| page.html);
+            *last = Last { tag, html: html.into() };
         }
+        (last.tag.clone(), last.html.clone())
     }
-}
-
-/// Percentage read of the files that are shown as samples; 100 if there are none.
-fn percent_read() -> u32 {
-    (100.0 * share_read()) as u32
 }
 
 /// Whether a `Host` header names this machine, with any port: a tunnel may forward another port to this one.

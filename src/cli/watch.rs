@@ -13,7 +13,7 @@ use super::{args::WatchOptions, at_work::AtWork, keys::Keys, runs::refuse};
 use crate::{
     host::{ViewerSignals, escape_controls, escape_line, escape_uncoloured},
     record::{RunDir, folded},
-    report::{Moment, ReportError, Style, follow_files, share_read},
+    report::{Moment, ReportError, Style},
     run::{Exit, print_or_end},
 };
 
@@ -32,7 +32,6 @@ const LEAVE: &str = "\x1b[?25h\x1b[?1049l";
 
 /// Runs the command until nothing is at work, the output is closed, or a signal or `q` ends it.
 pub fn watch(options: &WatchOptions) -> Result<Exit, Exit> {
-    follow_files(true);
     follow(options, look(&options.path).map_err(refuse)?).map(|()| Exit::Done)
 }
 
@@ -40,12 +39,11 @@ pub fn watch(options: &WatchOptions) -> Result<Exit, Exit> {
 fn follow(options: &WatchOptions, mut moment: Moment) -> Result<(), Exit> {
     let is_terminal = io::stdout().is_terminal();
     let (mut line, mut screen, mut has_failed) = (String::new(), Screen::new(), false);
-    // The last output, which stays in the terminal, must show all rows and not a sample.
-    while (!moment.is_over || share_read() < 1.0) && !screen.is_to_end() {
+    while !moment.is_over && !screen.is_to_end() {
         let begun = Instant::now();
         if is_terminal {
             screen.draw(&moment, options.metric.as_deref())?;
-        } else if !moment.is_over && line != moment.lines[1..].join("; ") {
+        } else if line != moment.lines[1..].join("; ") {
             line = moment.lines[1..].join("; ");
             print_or_end(&format!("{}\n", escape_controls(&line)))?;
         }
@@ -137,7 +135,7 @@ pub(super) fn text(moment: &Moment, machine: Option<&str>, metric: Option<&str>)
     let head = head.map(|line| folded(&escape_line(line), most)).collect::<Vec<_>>().join("\n");
     let draw = |height: usize| {
         let height = height.clamp(LEAST_LINES, MOST_LINES);
-        let curves = moment.curves(metric, Style { width, height, color, linear: false });
+        let curves = moment.curves(metric, Style { width, height, color });
         format!("{head}\n\n{curves}")
     };
     let whole = draw(height);

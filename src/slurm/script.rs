@@ -44,7 +44,7 @@ impl Script<'_> {
     /// The script's text. The site's own options come last, since `sbatch` uses the later one of two equal
     /// options.
     pub fn text(&self) -> String {
-        let Slurm { partition, account, gpus, time, setup, extra, .. } = self.options;
+        let Slurm { time, setup, extra, .. } = self.options;
         let mut text = "#!/bin/bash\n".to_owned();
         let mut option = |option: &str| {
             let _ = writeln!(text, "#SBATCH {option}");
@@ -61,14 +61,10 @@ impl Script<'_> {
             option(&format!("--signal=B:USR1@{notice}"));
             option("--requeue");
         }
-        let texts = [("partition", partition), ("account", account), ("gpus", gpus)];
-        let texts = texts.map(|(name, value)| (name, value.clone()));
-        if gpus.is_some() {
-            // The number of GPUs is that of the whole job: one node lets the trial use all of them.
-            option("--nodes=1");
-        }
-        for (name, value) in texts.into_iter().chain([("time", time.map(limit))]) {
-            value.into_iter().for_each(|value| option(&format!("--{name}={}", quoted(&value))));
+        // `--gpus` counts those of the whole job: on one node the trial can use all of them.
+        option("--nodes=1");
+        if let Some(time) = time {
+            option(&format!("--time={}", limit(*time)));
         }
         for own in extra {
             match own.split_once('=') {
@@ -107,12 +103,11 @@ mod tests {
     fn options_stand_in_the_script_as_sbatch_reads_them() {
         let options = Slurm {
             array: None,
-            partition: Some("gpu,long".to_owned()),
-            account: Some("my \"lab\"".to_owned()),
-            gpus: Some("a100:2".to_owned()),
             time: Some(Duration::from_millis(90_061_500)),
             setup: Some("module load cuda\nexport X='a b'\n\n".to_owned()),
-            extra: vec!["--mem=16G".to_owned(), "--comment=a b".to_owned(), "--exclusive".to_owned()],
+            extra: ["--partition=gpu,long", "--account=my \"lab\"", "--comment=a b", "--exclusive"]
+                .map(str::to_owned)
+                .to_vec(),
         };
         let script = Script {
             name: "digits",
@@ -130,11 +125,9 @@ mod tests {
 #SBATCH --signal=B:USR1@120
 #SBATCH --requeue
 #SBATCH --nodes=1
+#SBATCH --time=25:01:02
 #SBATCH --partition=gpu,long
 #SBATCH --account="my \"lab\""
-#SBATCH --gpus=a100:2
-#SBATCH --time=25:01:02
-#SBATCH --mem=16G
 #SBATCH --comment="a b"
 #SBATCH --exclusive
 module load cuda

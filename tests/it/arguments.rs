@@ -244,8 +244,8 @@ fn a_word_that_is_nearly_a_command() {
         ),
         (
             "spec.toml --gpus 1",
-            "error: `--gpus` is for the tasks of `--launcher`\n  = hint: `devices.num_gpus=1` trains on GPUs of this \
-             machine\n",
+            "error: no option `--gpus`\n  = hint: with `--launcher slurm`, `sbatch` takes its options as in \
+             `--sbatch=--partition=NAME`; `devices.num_gpus=N` trains on GPUs\n",
         ),
         (
             "spec.toml --dry-run",
@@ -351,7 +351,7 @@ fn a_shell_completes_keys_specs_templates_and_runs() {
 #[test]
 fn options_of_sweeps_say_when_they_change_nothing() {
     let place = Sandbox::new(LINREG);
-    for (words, idle) in [(&["--jobs", "4"][..], "--jobs"), (&["--fail-fast", "--share"], "--share")] {
+    for (words, idle) in [(&["--jobs", "4"][..], "--jobs"), (&["--fail-fast"], "--fail-fast")] {
         let ended = place.run(&[&["-q", "trainer.max_epochs=1"], words].concat()).ended;
         let warning = format!("warning: `{idle}` changes nothing: this is one run, and not a sweep\n");
         assert_eq!((ended.code, ended.stderr), (Some(0), warning));

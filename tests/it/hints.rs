@@ -107,7 +107,7 @@ fn options_of_other_programs() {
 #[test]
 fn keys_of_a_launcher() {
     let place = Sandbox::new(LINREG);
-    for (key, hint) in [("gpus", "did you mean `launcher.slurm.gpus`?"), ("zebra", "known here: `slurm`")] {
+    for (key, hint) in [("array", "did you mean `launcher.slurm.array`?"), ("zebra", "known here: `slurm`")] {
         let ended = refused(&place, &format!("spec.toml launcher.{key}=1"));
         assert!(ended.starts_with(&format!("error: unknown key `launcher.{key}`\n")), "{ended}");
         assert!(ended.contains(&format!("\n  = hint: {hint}\n")), "{ended}");

@@ -56,28 +56,6 @@ fn both_splits_of_a_run() {
     ");
 }
 
-#[test]
-fn a_linear_axis_and_one_split() {
-    let place = Sandbox::new(LINREG);
-    run(&place, "one", &halving(8));
-    let words = ["plot", "runs/one", "--linear", "--metric", "train.loss", "--width", "40", "--height", "6"];
-    insta::assert_snapshot!(place.runner(&words).stdout, @r"
-    runs/one
-
-     40 ┤
-        │⠢⡀
-     20 ┤ ⠈⠢⢄
-        │    ⠑⠤⣀
-        │       ⠉⠑⠢⠤⣀⡀
-      0 ┤            ⠈⠉⠑⠒⠒⠢⠤⠤⠤⠤⠤⠤⠤⠤⠤⣀⣀⣀⣀⣀⣀⣀⣀
-        └───────────────────────────────────
-         1              step               8
-
-      ⠤⠤ train loss
-         last 0.2500
-    ");
-}
-
 /// One curve per run: validation, if all runs have it. Non-finite values are counted and not drawn; a torn
 /// last line is ignored.
 #[test]

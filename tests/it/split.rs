@@ -72,22 +72,16 @@ fn a_test_is_evaluated_afterwards() {
     assert!(checked.stdout.contains("\n             86 rows set aside for a test\n"), "{}", checked.stdout);
     let run = place.run(&[split, longer, "-q"]).ended_by(0);
     let folder = run.0.display().to_string();
-    let matrix = format!("{folder}/confusion.csv");
-    let ended = place.runner(&["evaluate", &folder, "--json", "--confusion", &matrix]);
+    let ended = place.runner(&["evaluate", &folder, "--json"]);
     let json: serde_json::Value = serde_json::from_str(&ended.stdout).unwrap();
     assert_eq!(json["rows"], 86, "{ended:?}");
     assert!(json["accuracy"].as_f64().unwrap() > 0.8, "{ended:?}");
     // The species: 152 Adelie, 68 Chinstrap and 124 Gentoo.
-    let matrix = fs::read_to_string(&matrix).unwrap();
-    let of_class = |row: &str| row.split(',').skip(1).map(|n| n.parse::<u32>().unwrap()).sum::<u32>();
-    assert_eq!(matrix.lines().skip(1).map(of_class).collect::<Vec<_>>(), [38, 17, 31]);
-    // The matrix is replaced; a file of another kind is not.
-    let ended = place.runner(&["evaluate", &folder, "--confusion", "spec.toml"]);
-    assert!(
-        ended.stderr.contains("error: `spec.toml` holds something else than a confusion matrix"),
-        "{ended:?}"
-    );
-    assert_eq!(place.runner(&["evaluate", &folder, "--confusion", &matrix]).code, Some(0));
+    let of_class = |row: &serde_json::Value| {
+        row.as_array().unwrap().iter().map(|count| count.as_u64().unwrap()).sum::<u64>()
+    };
+    let rows = json["confusion"].as_array().unwrap();
+    assert_eq!(rows.iter().map(of_class).collect::<Vec<_>>(), [38, 17, 31]);
     let page = place.runner(&["report", &folder]).stdout;
     let page = fs::read_to_string(page.trim()).unwrap();
     assert!(page.contains(" --importance</code> prints") && !page.contains("DATA --importance"), "{page}");

@@ -6,7 +6,6 @@ use std::{
     io::{self, BufRead, BufReader, Cursor, Read, Seek, SeekFrom},
     path::Path,
     str::{self, FromStr},
-    sync::atomic::{AtomicU64, Ordering},
 };
 
 use csv::{ByteRecord, Reader, ReaderBuilder, StringRecord};
@@ -104,15 +103,13 @@ impl Position {
         Err(Fault::Line(self.lines + 1, format!("it is longer than {}", units::bytes(LONGEST as u64))))
     }
 
-    /// Takes the cells of the complete lines from here up to `until` that contain a word; adds the bytes to
-    /// `read` while doing so.
+    /// Takes the cells of the complete lines from here up to `until` that contain a word.
     pub fn read(
         &mut self,
         file: &mut File,
         until: u64,
         [block, width]: [usize; 2],
         word: &str,
-        read: &AtomicU64,
         take: &mut Take<'_>,
     ) -> Result<(), Fault> {
         file.seek(SeekFrom::Start(self.end))?;
@@ -124,7 +121,6 @@ impl Position {
                 break;
             }
             left -= length;
-            read.fetch_add(length, Ordering::Relaxed);
             // At the end of the file, a quote that does not close is damage, which the reader of cells finds.
             let newline = match left {
                 0 => memchr::memrchr(b'\n', &text),
@@ -158,7 +154,7 @@ impl Position {
 }
 
 /// Takes the rows of complete lines, without the last newline. Each must have `width` cells; 0 allows any number.
-pub fn take_lines(text: &[u8], lines: &mut u64, width: usize, take: &mut Take<'_>) -> Result<(), Fault> {
+fn take_lines(text: &[u8], lines: &mut u64, width: usize, take: &mut Take<'_>) -> Result<(), Fault> {
     let new = || ReaderBuilder::new().has_headers(false).flexible(true).from_reader(Cursor::default());
     let mut reader = READER.take().unwrap_or_else(new);
     text.clone_into(reader.get_mut().get_mut());
@@ -253,8 +249,8 @@ pub fn scan_with<T>(
         let (columns, mut position) = Position::head(&mut file)?;
         if !columns.is_empty() {
             let known = header(&columns).map_err(|message| Fault::Line(position.lines, message))?;
-            let (sizes, read) = ([BLOCK, columns.len()], AtomicU64::default());
-            position.read(&mut file, length, sizes, word, &read, &mut |cells| take(&known, cells))?;
+            let sizes = [BLOCK, columns.len()];
+            position.read(&mut file, length, sizes, word, &mut |cells| take(&known, cells))?;
         }
         Ok(position.end < length)
     };

@@ -6,7 +6,6 @@ use std::{
     io::{self, Read, Seek, SeekFrom},
     ops::Range,
     path::Path,
-    sync::atomic::AtomicU64,
     thread,
 };
 
@@ -14,7 +13,7 @@ use csv::ByteRecord;
 
 use crate::{
     FileError,
-    csv_lines::{BLOCK, Fault, Position, find_columns, is_validation, parsed, take_lines, wrong},
+    csv_lines::{BLOCK, Fault, Position, find_columns, is_validation, parsed, wrong},
     host::{logical_cores, open_regular},
     metric_ends::{Ends, EpochValues, Validation, keep},
     series::Series,
@@ -28,14 +27,12 @@ pub struct Sizes {
     /// Minimum bytes per thread.
     worth_a_thread: u64,
     threads: u64,
-    /// Number of blocks in a sample, and bytes per block.
-    samples: (u64, u64),
 }
 
 impl Default for Sizes {
     fn default() -> Self {
         let threads = logical_cores().unwrap_or(1) as u64;
-        Self { block: BLOCK, worth_a_thread: 16 << 20, threads, samples: (256, 32 << 10) }
+        Self { block: BLOCK, worth_a_thread: 16 << 20, threads }
     }
 }
 
@@ -73,9 +70,8 @@ pub struct Row {
 }
 
 impl MetricsFile {
-    /// Reads all complete lines, using several threads for a large file; adds the bytes to `read` while doing
-    /// so.
-    pub fn read(path: &Path, read: &AtomicU64, sizes: Sizes) -> Result<Self, FileError> {
+    /// Reads all complete lines, using several threads for a large file.
+    pub fn read(path: &Path, sizes: Sizes) -> Result<Self, FileError> {
         let whole = || {
             let (mut file, length) = open_regular(path)?;
             let head = Self::head(&mut file)?;
@@ -88,7 +84,7 @@ impl MetricsFile {
                 if range.start > head.position.end {
                     (part.position.end, part.position.lines) = (range.start, 0);
                 }
-                part.take(&mut open_regular(path)?.0, range.end, read, sizes)?;
+                part.take(&mut open_regular(path)?.0, range.end, sizes)?;
                 Ok(part)
             };
             if let [whole] = &parts[..] {
@@ -112,52 +108,18 @@ impl MetricsFile {
         whole().map_err(|fault: Fault| fault.in_file(path))
     }
 
-    /// Reads some blocks from all over the file, and its end: this is fast however long the file is. A
-    /// malformed line ends its block; only `read` can tell its number.
-    pub fn sample(path: &Path, sizes: Sizes) -> Result<Self, FileError> {
-        let sample = || -> Result<Self, Fault> {
-            let (mut file, length) = open_regular(path)?;
-            let mut sample = Self::head(&mut file)?;
-            let (count, size) = sizes.samples;
-            let mut block = Vec::new();
-            let mut end = sample.position.end;
-            for number in 0..count {
-                let at = if number + 1 == count {
-                    length.saturating_sub(size)
-                } else {
-                    length.saturating_sub(size) / (count - 1) * number
-                };
-                // Start after the end of a line, and read no line twice.
-                let at = at.max(end).saturating_sub(1);
-                block.clear();
-                file.seek(SeekFrom::Start(at))?;
-                Read::by_ref(&mut file).take(size).read_to_end(&mut block)?;
-                let newlines = [memchr::memchr(b'\n', &block), memchr::memrchr(b'\n', &block)];
-                if let [Some(first), Some(last)] = newlines
-                    && first < last
-                {
-                    let text = &block[first + 1..last];
-                    let _ = take_lines(text, &mut 0, sample.width, &mut |cells| sample.take_row(cells));
-                    end = at + last as u64 + 1;
-                }
-            }
-            Ok(sample)
-        };
-        sample().map_err(|fault| fault.in_file(path))
-    }
-
     /// Reads what was added since; everything if the file was cut or replaced.
     pub fn read_on(&mut self, path: &Path, sizes: Sizes) -> Result<(), FileError> {
         let mut further = || -> Result<bool, Fault> {
             let (mut file, length) = open_regular(path)?;
             let is_known = self.position.is_in(&mut file, length)?;
             if is_known {
-                self.take(&mut file, length, &AtomicU64::default(), sizes)?;
+                self.take(&mut file, length, sizes)?;
             }
             Ok(is_known)
         };
         if !further().map_err(|fault| fault.in_file(path))? {
-            *self = Self::read(path, &AtomicU64::default(), sizes)?;
+            *self = Self::read(path, sizes)?;
         }
         Ok(())
     }
@@ -230,10 +192,10 @@ impl MetricsFile {
     }
 
     /// Reads the complete lines from the current position up to `until`.
-    fn take(&mut self, file: &mut File, until: u64, read: &AtomicU64, sizes: Sizes) -> Result<(), Fault> {
+    fn take(&mut self, file: &mut File, until: u64, sizes: Sizes) -> Result<(), Fault> {
         let mut position = std::mem::take(&mut self.position);
         let sizes = [sizes.block, self.width];
-        let taken = position.read(file, until, sizes, "", read, &mut |cells| self.take_row(cells));
+        let taken = position.read(file, until, sizes, "", &mut |cells| self.take_row(cells));
         self.position = position;
         taken
     }

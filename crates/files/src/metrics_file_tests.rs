@@ -1,5 +1,4 @@
-//! Reading at once, incrementally, in parts and by sample gives the same result, also for files with odd
-//! lines.
+//! Reading at once, incrementally and in parts gives the same result, also for files with odd lines.
 
 use std::{fs, io::Write};
 
@@ -32,10 +31,6 @@ fn figures(file: &MetricsFile) -> String {
     format!("{best:?} {ends:?} {:?} {:?} {metrics:?} {end} {lines}", file.last, file.elapsed_s())
 }
 
-fn read(path: &Path, sizes: Sizes) -> Result<MetricsFile, FileError> {
-    MetricsFile::read(path, &AtomicU64::default(), sizes)
-}
-
 /// Sizes that put a block boundary at every position of a small file's lines.
 fn small() -> impl Iterator<Item = Sizes> {
     let sizes = |block| [1, 2, 3, 7].map(|threads| (block, threads));
@@ -43,7 +38,6 @@ fn small() -> impl Iterator<Item = Sizes> {
         block,
         worth_a_thread: 50,
         threads,
-        samples: (4, 200),
     })
 }
 
@@ -52,9 +46,9 @@ fn a_file_is_read_on_and_in_parts_as_if_at_once() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("metrics.csv");
     for sizes in small() {
-        let at_once = || figures(&read(&path, Sizes::default()).unwrap());
+        let at_once = || figures(&MetricsFile::read(&path, Sizes::default()).unwrap());
         fs::write(&path, HEAD.to_owned() + &rows(1..234) + "234,3,tra").unwrap();
-        let mut file = read(&path, sizes).unwrap();
+        let mut file = MetricsFile::read(&path, sizes).unwrap();
         assert_eq!(figures(&file), at_once(), "{sizes:?}");
         let mut add = File::options().append(true).open(&path).unwrap();
         write!(add, "in,32,5,0.1\n{}", rows(235..500)).unwrap();
@@ -76,7 +70,7 @@ fn epochs_have_means() {
         5,3,train,1,8,0.3\n6,4,train,2,NaN,0.4\n7,5,train,2,3,0.5\n";
     fs::write(&path, format!("{HEAD}{text}")).unwrap();
     for sizes in small().chain([Sizes::default()]) {
-        let [_, _, means] = &read(&path, sizes).unwrap().into_curves()[0].1;
+        let [_, _, means] = &MetricsFile::read(&path, sizes).unwrap().into_curves()[0].1;
         let mut points: Vec<_> = means.points().collect();
         points.dedup();
         assert_eq!(points, [(2.0, 2.0), (4.0, 0.5), (5.0, 8.0), (7.0, 3.0)], "{sizes:?}");
@@ -98,7 +92,7 @@ fn damage_is_found_in_its_line_whoever_reads_it() {
             fs::write(&path, text).unwrap();
             let line = 2 + after + after / 100;
             for sizes in small() {
-                let error = read(&path, sizes).unwrap_err().to_string();
+                let error = MetricsFile::read(&path, sizes).unwrap_err().to_string();
                 assert!(error.ends_with(&format!("at line {line}: {words}")), "{sizes:?}: {error}");
             }
         }
@@ -113,7 +107,7 @@ fn quotes_line_ends_and_cells_that_are_not_known() {
     let quoted = plain.replace("train", "\"train\"").replace("step", "\"step\"").replace('\n', "\r\n\r\n");
     let known = |text: &str| {
         fs::write(&path, text).unwrap();
-        let file = read(&path, Sizes::default()).unwrap();
+        let file = MetricsFile::read(&path, Sizes::default()).unwrap();
         format!("{:?} {:?} {:?}", file.curves, file.last, file.ends("loss"))
     };
     assert_eq!(known(plain), known(&quoted));
@@ -136,7 +130,7 @@ fn a_metric_ends_with_the_last_epoch_or_has_no_end() {
         [train(1..90, 1, "0.3"), validation(89, "7"), train(90..200, 2, ""), validation(199, "")].concat();
     fs::write(&path, format!("{head}{text}")).unwrap();
     for sizes in small().chain([Sizes::default()]) {
-        let file = read(&path, sizes).unwrap();
+        let file = MetricsFile::read(&path, sizes).unwrap();
         let ends = |metric| file.ends(metric).map(|ends| (ends.epoch_mean(), ends.validation.as_deref()));
         assert_eq!(ends("loss"), Some((Some(0.5), Some("0.25"))), "{sizes:?}");
         assert_eq!(ends("mae"), Some((None, Some(""))), "{sizes:?}");
@@ -160,44 +154,11 @@ fn a_file_without_columns_has_no_rows_and_a_hole_in_it_is_damage() {
         fs::write(&path, text).unwrap();
         File::options().write(true).open(&path).unwrap().set_len(length).unwrap();
         for sizes in [Sizes::default(), Sizes { worth_a_thread: 1 << 8, threads: 2, ..Sizes::default() }] {
-            match (read(&path, sizes), words) {
+            match (MetricsFile::read(&path, sizes), words) {
                 (Ok(file), None) => assert!(file.last.is_none()),
                 (Err(error), Some(words)) => assert!(error.to_string().ends_with(words), "{error}"),
                 (other, _) => panic!("{length} {sizes:?}: {other:?}"),
             }
         }
-    }
-}
-
-/// A sample has rows of the start and the end, no row twice, no cut row, and none of a damaged block.
-#[test]
-fn a_sample_knows_both_ends_and_no_row_that_is_cut() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("metrics.csv");
-    for count in [0, 1, 2, 3, 20, 50, 400, 9000] {
-        let text = HEAD.to_owned() + &rows(1..count + 1) + "77,1,tr";
-        // A malformed line in the middle of a file of several blocks.
-        let damaged = text.replacen("\n150,2,train,", "\n150,2,tr,", 1);
-        for (text, sizes) in
-            [(&text, &[(2, 120), (4, 200), (256, 32 << 10)][..]), (&damaged, &[(2, 120), (4, 200)])]
-        {
-            fs::write(&path, text).unwrap();
-            for &samples in sizes {
-                let sample = MetricsFile::sample(&path, Sizes { samples, ..Sizes::default() }).unwrap();
-                let steps: Vec<f64> = sample.curves[0].1[0].points().map(|(step, _)| step).collect();
-                assert_eq!(sample.last.map(|row| row.step), Some(count).filter(|&step| step > 0));
-                assert_eq!(steps.is_empty(), count == 0);
-                assert!(steps.iter().all(|step| (1.0..=count as f64).contains(step)) && steps.is_sorted());
-                let rows: f64 = sample.curves[0].1[0].buckets().iter().map(|bucket| bucket.count).sum();
-                assert!(
-                    rows <= count as f64 && (count == 0 || steps[0] == 1.0),
-                    "{count} {samples:?}: {rows}"
-                );
-            }
-        }
-    }
-    for text in ["", "step,epo"] {
-        fs::write(&path, text).unwrap();
-        assert!(MetricsFile::sample(&path, Sizes::default()).unwrap().curves.is_empty());
     }
 }

@@ -40,8 +40,6 @@ pub enum PredictError {
     KeepsOwnName { name: String },
     #[error("the model is too large for `{}`: ONNX holds at most 2 GiB", file.display())]
     TooLarge { file: PathBuf },
-    #[error("numbers have no confusion matrix")]
-    NoClasses,
     #[error(transparent)]
     Device(#[from] DeviceError),
     #[error("cannot write {to}: {}", reason(source))]
@@ -86,7 +84,6 @@ impl PredictError {
                 Some("name the rows after the run, or train with `data.split.test=0.1`")
             }
             Self::OtherData { .. } => Some("its test rows may have been trained on: train again"),
-            Self::NoClasses => Some("leave out `--confusion`"),
             _ => None,
         }
     }

@@ -8,12 +8,10 @@ use super::{
     PredictError, Trained,
     forward::forward,
     importance::{self, Importance},
-    output_file::OutputFile,
 };
 use crate::{
     data::{Input, NewRows, RowBlock, RowOptions, digest_of_files},
     plan::MOST_RANKED,
-    record::confusion_csv,
     report::{ClassTable, run_digest},
     spec::{Metric, Missing, Source},
     train::{ClassCounts, Scores},
@@ -41,34 +39,12 @@ pub struct EvaluateRequest<'a> {
     pub options: &'a RowOptions,
     /// The file of the labels of arrays.
     pub labels: Option<&'a Path>,
-    /// A file for the confusion matrix.
-    pub confusion: Option<&'a Path>,
     /// Whether each column's values are permuted, too.
     pub importance: bool,
 }
 
 /// Evaluates rows. `warn` receives warnings about them.
 pub fn evaluate(
-    trained: &Trained,
-    request: &EvaluateRequest<'_>,
-    warn: &mut dyn FnMut(String),
-) -> Result<Evaluation, PredictError> {
-    let EvaluateRequest { input, labels, .. } = *request;
-    let Some(path) = request.confusion else { return evaluated(trained, request, warn) };
-    if trained.data.class_names().is_none() {
-        return Err(PredictError::NoClasses);
-    }
-    let file = OutputFile::new(path, &trained.folder, input.and_then(Input::path).into_iter().chain(labels))?;
-    file.check_replaces(b"actual,", "a confusion matrix")?;
-    let evaluation = evaluated(trained, request, warn)?;
-    let matrix = evaluation.confusion();
-    file.write(|out| {
-        out.write_all(matrix.as_bytes()).map_err(|source| PredictError::Write { to: file.name(), source })
-    })?;
-    Ok(evaluation)
-}
-
-fn evaluated(
     trained: &Trained,
     request: &EvaluateRequest<'_>,
     warn: &mut dyn FnMut(String),
@@ -213,12 +189,6 @@ impl Evaluation {
         }
     }
 
-    /// The confusion matrix as CSV; empty for numeric targets.
-    fn confusion(&self) -> String {
-        let Scores::Classes(confusion) = &self.scores else { return String::new() };
-        confusion_csv(&self.classes, &confusion.counts)
-    }
-
     /// One JSON object, which also names the weights used.
     pub fn json(&self, trained: &Trained) -> String {
         let number = |text: &str| text.parse::<u64>().map_or(Value::Null, Value::from);
@@ -237,6 +207,11 @@ impl Evaluation {
         if let Some(counts) = self.class_counts() {
             let classes = self.classes.iter().zip(ClassCounts::all(counts, self.classes.len()));
             object.insert("classes".to_owned(), classes.map(class).collect());
+        }
+        if let Scores::Classes(all) = &self.scores {
+            // Rows by actual class, columns by predicted class.
+            let rows = all.counts.chunks_exact(all.classes);
+            object.insert("confusion".to_owned(), rows.map(|row| json!(row)).collect());
         }
         if let Some(importance) = &self.importance {
             object.insert("importance".to_owned(), importance.json());

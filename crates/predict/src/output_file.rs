@@ -10,9 +10,6 @@ use std::{
 use super::PredictError;
 use crate::host::{is_replaceable, open_regular, write_until_signal};
 
-/// The only file in a run's folder that may be written later: `runner report` shows it.
-const FOR_REPORT: &str = "confusion.csv";
-
 /// Bytes of a longer line are not looked at.
 const LONGEST_LINE: u64 = 1 << 20;
 
@@ -25,7 +22,7 @@ impl<'a> OutputFile<'a> {
     /// `inputs` are the files that are read; `run` is the folder of the run.
     ///
     /// # Errors
-    /// The path is one of the inputs, or lies in that folder and is not `confusion.csv`.
+    /// The path is one of the inputs, or lies in that folder.
     pub fn new<'b>(
         path: &'a Path,
         run: &Path,
@@ -36,9 +33,7 @@ impl<'a> OutputFile<'a> {
             (Ok(place), Ok(run)) => place.starts_with(run),
             _ => false,
         };
-        let is_for_report =
-            fs::canonicalize(folder).ok() == fs::canonicalize(run).ok() && path.ends_with(FOR_REPORT);
-        if (is_in_run(folder) || is_in_run(path)) && !is_for_report {
+        if is_in_run(folder) || is_in_run(path) {
             return Err(PredictError::IsOfRun { file: path.to_owned() });
         }
         if inputs.into_iter().any(|input| is_same_file(input, path)) {

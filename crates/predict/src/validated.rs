@@ -22,13 +22,7 @@ pub fn of_model(trained: &Trained) -> Result<OfModel, PredictError> {
     let mut rows = rows_of(trained, &dataset);
     if trained.has_test_rows() {
         let options = RowOptions { takes_unknown: false, keep: Vec::new() };
-        let request = EvaluateRequest {
-            input: None,
-            options: &options,
-            labels: None,
-            confusion: None,
-            importance: false,
-        };
+        let request = EvaluateRequest { input: None, options: &options, labels: None, importance: false };
         let evaluation = evaluate(trained, &request, &mut |_| {})?;
         rows.counts[2] = evaluation.rows;
         rows.test = evaluation.metrics;

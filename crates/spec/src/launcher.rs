@@ -28,17 +28,11 @@ table! {
     pub struct Slurm {
         /// Tasks, each of which claims one trial after the other, and after `%` how many run at a time, as in `"256%32"`; by default one for each trial, 256 at most.
         pub array: Option<ArraySize> = None,
-        /// The partition.
-        pub partition: Option<String> = None => some(line),
-        /// The account that is charged.
-        pub account: Option<String> = None => some(line),
-        /// GPUs of a task: a number, or with their type as in `"a100:2"`.
-        pub gpus: Option<String> = None => some(gpus),
         /// A task's time limit, such as `"90m"`, or as `sbatch` takes it: `"1:30:00"`, `"2-12"`. Two minutes before it, or a quarter of a shorter one, the task saves a checkpoint and is requeued.
         pub time: Option<Duration> [serialize_with = "seconds"] = None => some(time_limit),
         /// Lines of shell that a task begins with, such as `module load cuda`.
         pub setup: Option<String> = None,
-        /// More options of `sbatch`, as `"--mem=16G"`.
+        /// Options of `sbatch`, as `"--partition=gpu"`, `"--gpus=1"` or `"--mem=16G"`.
         pub extra: Vec<String> [skip_serializing_if = "Vec::is_empty"] = Vec::new() => options,
     }
 }
@@ -94,29 +88,6 @@ impl Read for ArraySize {
 /// Whether a text may be part of an `#SBATCH` line of the script.
 fn fits_line(text: &str) -> bool {
     !text.is_empty() && !text.contains(|c: char| c.is_control())
-}
-
-fn line(v: Item<'_>) -> String {
-    let schema = json!({ "type": "string", "minLength": 1 });
-    v.custom("a text on one line", schema, "stand_in".to_owned(), |v| {
-        v.as_str().filter(|text| fits_line(text)).map(str::to_owned)
-    })
-}
-
-fn gpus(v: Item<'_>) -> String {
-    let text = json!({ "type": "string", "pattern": r"^([A-Za-z0-9_.-]+:)?[1-9][0-9]*(,([A-Za-z0-9_.-]+:)?[1-9][0-9]*)*$" });
-    let schema = json!({ "oneOf": [{ "type": "integer", "minimum": 1 }, text] });
-    let is_plain = |c: char| c.is_ascii_alphanumeric() || "_.-".contains(c);
-    let is_request = |text: &str| {
-        let (kind, number) = text.split_once(':').map_or((None, text), |(kind, number)| (Some(kind), number));
-        kind.is_none_or(|kind| !kind.is_empty() && kind.chars().all(is_plain))
-            && number.parse::<u32>().is_ok_and(|number| number > 0)
-    };
-    v.custom("a number of GPUs, or with their type as in `\"a100:2\"`", schema, "1".to_owned(), |v| match v {
-        Value::Integer(number) => Some(number.to_string()).filter(|_| *number > 0),
-        Value::String(text) => Some(text.clone()).filter(|text| text.split(',').all(is_request)),
-        _ => None,
-    })
 }
 
 /// Parses the time formats of `sbatch` except a number alone: `minutes:seconds`, `hours:minutes:seconds`,

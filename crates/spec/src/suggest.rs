@@ -45,13 +45,14 @@ pub fn longer<'a>(word: &str, names: impl Iterator<Item = &'a str>) -> Option<&'
 }
 
 /// What other programs call keys, values, metrics and options, and what these are called here.
-const SYNONYMS: [(&str, &str); 38] = [
+const SYNONYMS: [(&str, &str); 39] = [
     ("learning_rate eta0", "lr"),
     ("num_epochs n_epochs nb_epoch num_train_epochs", "max_epochs"),
     ("num_steps n_steps train_steps", "max_steps"),
     ("early_stop", "early_stopping"),
     ("random_state random_seed manual_seed", "seed"),
     ("gpus gpu n_gpus accelerator", "num_gpus"),
+    ("partition account gpus gres mem", "extra"),
     ("monitor", "metric"),
     ("wd l2 l2_penalty", "weight_decay"),
     ("clip_norm grad_clip max_grad_norm clip_grad_norm", "gradient_clip_val"),

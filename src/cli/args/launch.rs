@@ -1,4 +1,4 @@
-//! Options that have a cluster run a sweep. Each is short for a key of the spec.
+//! Options that have a cluster run a sweep.
 
 use clap::{Args, ValueEnum};
 
@@ -11,25 +11,7 @@ pub struct LaunchOptions {
     /// Print the script instead of submitting it
     #[arg(long, requires = "launcher")]
     pub dry_run: bool,
-    /// Tasks, and how many run at a time: `256%32`; never more than there are trials left [default: 256]
-    #[arg(long, value_name = "N[%K]", requires = "launcher")]
-    array: Option<String>,
-    /// The partition
-    #[arg(long, value_name = "NAME", requires = "launcher")]
-    partition: Option<String>,
-    /// The account that is charged
-    #[arg(long, value_name = "NAME", requires = "launcher")]
-    account: Option<String>,
-    /// GPUs of a task: a number, or with their type as in `a100:2`
-    #[arg(long, value_name = "N", requires = "launcher")]
-    gpus: Option<String>,
-    /// A task's time limit, such as `90m` or `1:30:00`; before its end the task saves a checkpoint and is requeued
-    #[arg(long, value_name = "TIME", requires = "launcher")]
-    time: Option<String>,
-    /// Shell that a task begins with, such as `module load cuda`
-    #[arg(long, value_name = "SHELL", requires = "launcher")]
-    setup: Option<String>,
-    /// Another option of `sbatch`, such as `--sbatch=--mem=16G`
+    /// An option of `sbatch`, such as `--sbatch=--partition=gpu`; `launcher.slurm.array`, `time` and `setup` are keys of the spec
     #[arg(long, value_name = "OPTION", requires = "launcher", allow_hyphen_values = true)]
     sbatch: Vec<String>,
     /// Is a task of a job array: one that is asked to end by SIGUSR1 requeues itself
@@ -43,21 +25,10 @@ pub enum Launcher {
 }
 
 impl LaunchOptions {
-    /// The options as overrides of the spec.
-    pub fn overrides(&self) -> Vec<String> {
-        let json = |text: &String| serde_json::Value::from(text.as_str());
-        let texts = [
-            ("array", &self.array),
-            ("partition", &self.partition),
-            ("account", &self.account),
-            ("gpus", &self.gpus),
-            ("time", &self.time),
-            ("setup", &self.setup),
-        ];
-        let texts = texts.into_iter().filter_map(|(key, value)| Some((key, json(value.as_ref()?))));
-        let extra: Vec<_> = self.sbatch.iter().map(json).collect();
-        let extra = (!extra.is_empty()).then(|| ("extra", extra.into()));
-        // A JSON string is also a TOML string.
-        texts.chain(extra).map(|(key, value)| format!("launcher.slurm.{key}={value}")).collect()
+    /// The options of `sbatch` as an override of the spec.
+    pub fn overrides(&self) -> Option<String> {
+        // JSON strings are also TOML strings.
+        let extra = serde_json::Value::from(self.sbatch.clone());
+        (!self.sbatch.is_empty()).then(|| format!("launcher.slurm.extra={extra}"))
     }
 }

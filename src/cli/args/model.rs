@@ -69,9 +69,6 @@ pub struct EvaluateOptions {
     /// The labels of arrays
     #[arg(long, value_name = "FILE", requires = "data", value_hint = clap::ValueHint::FilePath)]
     pub labels: Option<PathBuf>,
-    /// Write the confusion matrix to FILE as CSV, a line for each actual class
-    #[arg(long, value_name = "FILE", value_parser = named(), value_hint = clap::ValueHint::FilePath)]
-    pub confusion: Option<PathBuf>,
     /// Say which columns the model relies on: how much worse it is with the values of each permuted among the rows
     #[arg(long)]
     pub importance: bool,

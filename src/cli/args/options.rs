@@ -145,8 +145,7 @@ pub struct CompareOptions {
     /// What `--fail-if` holds the runs against [default: the first path]
     #[arg(long, value_name = "PATH", requires = "fail_if", add = run_path())]
     pub baseline: Option<String>,
-    /// Print one row per run in this format instead; with `--by`, one per group; `hyperfine` has the
-    /// times of each configuration; `md` and `latex` have one row per figure of a single run
+    /// Print one row per run in this format instead; with `--by`, one per group; `md` and `latex` have one row per figure of a single run
     #[arg(long, value_enum, value_name = "FORMAT")]
     pub export: Option<ExportFormat>,
     /// Say only whether the runs can be compared
@@ -216,9 +215,6 @@ pub struct PlotOptions {
     /// loss]
     #[arg(long, value_name = "METRIC")]
     pub metric: Option<String>,
-    /// A linear axis [default: logarithmic where values span a factor of 50]
-    #[arg(long)]
-    pub linear: bool,
     /// Columns of text [default: the terminal's]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(40..=400))]
     pub width: Option<u16>,
@@ -307,7 +303,6 @@ pub enum ExportFormat {
     Md,
     Latex,
     Parquet,
-    Hyperfine,
 }
 
 impl ExportFormat {
@@ -323,7 +318,7 @@ impl ExportFormat {
             Self::Json => Some(Format::Json),
             Self::Md => Some(Format::Md),
             Self::Latex => Some(Format::Latex),
-            Self::Parquet | Self::Hyperfine => None,
+            Self::Parquet => None,
         }
     }
 }

@@ -57,9 +57,6 @@ pub struct StartOptions {
     /// waiting for each other, at most one per core
     #[arg(long, value_name = "N|auto")]
     pub jobs: Option<Jobs>,
-    /// Let all trials that run side by side share a GPU, and not only those that take one block of it
-    #[arg(long)]
-    pub share: bool,
     /// Print what happens as JSON, one event a line, in place of words
     #[arg(long)]
     pub json: bool,
@@ -95,8 +92,7 @@ pub struct RefitOptions {
 impl StartOptions {
     /// A sentence on options for sweeps that are given for one run.
     pub fn idle_sweep_options(&self, is_sweep: bool) -> Option<String> {
-        let options =
-            [("--jobs", self.jobs.is_some()), ("--share", self.share), ("--fail-fast", self.fail_fast)];
+        let options = [("--jobs", self.jobs.is_some()), ("--fail-fast", self.fail_fast)];
         idle_option(&options, is_sweep)
     }
 }

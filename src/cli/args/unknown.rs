@@ -41,7 +41,7 @@ const COMMANDS: [(&str, &str); 17] = [
 ];
 
 /// Options of other programs, after the commands with which they are typed, with a hint.
-const OPTIONS: [(&str, &str, &str); 22] = [
+const OPTIONS: [(&str, &str, &str); 24] = [
     (
         "run check parity refit",
         "set override param",
@@ -58,7 +58,17 @@ const OPTIONS: [(&str, &str, &str); 22] = [
         "cpu",
         "a run uses the CPU unless its spec asks for GPUs: `devices.num_gpus=0`",
     ),
-    ("run check parity refit", "gpu cuda", "`devices.num_gpus=1` trains on a GPU"),
+    (
+        "run refit",
+        "partition account gpus gres mem nodes",
+        "with `--launcher slurm`, `sbatch` takes its options as in `--sbatch=--partition=NAME`; `devices.num_gpus=N` trains on GPUs",
+    ),
+    (
+        "run refit",
+        "time",
+        "`launcher.slurm.time=1h` limits the tasks on a cluster, `trainer.max_time=1h` a training",
+    ),
+    ("run check parity refit", "gpu gpus cuda", "`devices.num_gpus=1` trains on a GPU"),
     ("run check parity refit", "o", "did you mean `--runs-dir`?"),
     ("run", "j", "did you mean `--jobs`?"),
     ("list compare report", "tag tags", "did you mean `--where 'tag = WORD'`?"),
@@ -199,21 +209,17 @@ fn runs_dir_as_path(command: &clap::Command, typed: &str, arguments: &[String]) 
     Some(format!("`{name}` takes the folder itself: `runner {name} {folder}`"))
 }
 
-/// Error and hint for `--dry-run` and `--gpus N`, which are for a cluster's tasks.
+/// Error and hint for `--dry-run`, which is for a cluster's tasks.
 pub(super) fn option_of_no_cluster(error: &clap::Error, arguments: &[String]) -> Option<(String, String)> {
-    if error.kind() != ErrorKind::MissingRequiredArgument {
+    if error.kind() != ErrorKind::MissingRequiredArgument || !arguments.iter().any(|word| word == "--dry-run")
+    {
         return None;
     }
-    if arguments.iter().any(|word| word == "--dry-run") {
-        let spec = arguments.iter().find(|word| word.ends_with(".toml")).map_or("SPEC.toml", |spec| spec);
-        let check = match arguments.iter().any(|word| word == "refit") {
-            true => "--check".to_owned(),
-            false => format!("runner check {spec}"),
-        };
-        let hint = format!("`{check}` prints what would happen, and starts nothing");
-        return Some(("`--dry-run` prints the script of `--launcher`".to_owned(), hint));
-    }
-    let count = value("--gpus", arguments)?;
-    let hint = format!("`devices.num_gpus={count}` trains on GPUs of this machine");
-    Some(("`--gpus` is for the tasks of `--launcher`".to_owned(), hint))
+    let spec = arguments.iter().find(|word| word.ends_with(".toml")).map_or("SPEC.toml", |spec| spec);
+    let check = match arguments.iter().any(|word| word == "refit") {
+        true => "--check".to_owned(),
+        false => format!("runner check {spec}"),
+    };
+    let hint = format!("`{check}` prints what would happen, and starts nothing");
+    Some(("`--dry-run` prints the script of `--launcher`".to_owned(), hint))
 }

@@ -77,14 +77,12 @@ fn a_dry_run_prints_the_script_and_writes_nothing() {
     let cluster = Cluster::new(SPEC);
     let mut arguments = vec!["spec.toml", "--launcher=slurm", "--dry-run", "--runs-dir", "a 'b\" 50%"];
     arguments.extend([
-        "--array=3%2",
-        "--partition=gpu",
-        "--account=lab",
-        "--gpus=a100:1",
-        "--time=1:30:00",
+        "launcher.slurm.array=3%2",
+        "launcher.slurm.time='1:30:00'",
+        "launcher.slurm.setup=\"module load cuda, x\\nset -u\"",
         "--jobs=2",
     ]);
-    arguments.extend(["--setup", "module load cuda, x\nset -u", "--sbatch=--mem=16G", "--threads=2"]);
+    arguments.extend(["--sbatch=--partition=gpu", "--sbatch=--mem=16G", "--threads=2"]);
     let ended = cluster.runner(&arguments);
     assert_eq!((ended.code, &*ended.stderr), (Some(0), ""));
     let lines: Vec<&str> = ended.stdout.lines().collect();
@@ -105,17 +103,16 @@ fn a_dry_run_prints_the_script_and_writes_nothing() {
         "#SBATCH --signal=B:USR1@120",
         "#SBATCH --requeue",
         "#SBATCH --nodes=1",
-        "#SBATCH --partition=gpu",
-        "#SBATCH --account=lab",
-        "#SBATCH --gpus=a100:1",
         "#SBATCH --time=1:30:00",
+        "#SBATCH --partition=gpu",
         "#SBATCH --mem=16G",
         "module load cuda, x",
         "set -u",
     ];
-    assert_eq!(lines[4..15], options);
-    assert!(lines[15].starts_with("exec /") && lines[15].contains("runner run --resume '/"), "{}", lines[15]);
-    assert!(lines[15].ends_with("' --slurm-task --threads 2 --jobs 2"), "{}", lines[15]);
+    assert_eq!(lines[4..13], options);
+    let task = lines[13];
+    assert!(task.starts_with("exec /") && task.contains("runner run --resume '/"), "{task}");
+    assert!(task.ends_with("' --slurm-task --threads 2 --jobs 2"), "{task}");
     assert_eq!(fs::read_dir(cluster.place.path()).unwrap().count(), 2, "a dry run makes a folder");
 }
 
@@ -193,7 +190,8 @@ fn tasks_leave_failed_trials_to_the_next_submission() {
     let ended = cluster.runner(&["run", "--resume", &sweep, "--launcher", "slurm"]);
     assert_eq!((ended.code, fs::read_to_string(&path).unwrap()), (Some(2), before), "{ended:?}");
     cluster.answers("sbatch", "echo 12");
-    let ended = cluster.runner(&["run", "--resume", &sweep, "--launcher=slurm", "--json", "--array=8"]);
+    let ended =
+        cluster.runner(&["run", "--resume", &sweep, "--launcher=slurm", "--json", "launcher.slurm.array=8"]);
     assert_eq!(ended.code, Some(0), "{ended:?}");
     assert!(cluster.text("sbatch.script").contains("--array=0-0\n"));
     assert_eq!(cluster.text(&format!("{sweep}/slurm.toml")).matches("[[job]]").count(), 2);
@@ -225,12 +223,18 @@ fn what_sbatch_refuses_is_said_in_its_words() {
     refused(&["--launcher=slurm", "--sbatch=--array=0-99"], "that the launcher does not set itself");
     refused(&["--launcher=slurm", "--sbatch=-t60"], "that the launcher does not set itself");
     refused(&["--launcher=slurm", "--sbatch=--job-name=x"], "that the launcher does not set itself");
-    refused(&["--launcher=slurm", "--time=60"], "hint: a number alone is minutes to `sbatch`: write `90m`");
-    refused(&["--launcher=slurm", "--gpus=a100:"], "a number of GPUs, or with their type as in `\"a100:2\"`");
-    refused(&["--launcher=slurm", "--array=0"], "a number of tasks, such as 256, or `256%32`");
-    refused(&["--launcher=slurm", "launcher.slurm.gpus=1,2"], "`launcher.slurm.gpus` cannot be an axis");
-    refused(&["--launcher=slurm", "launcher.slurm.partitoin=a"], "did you mean `partition`?");
-    refused(&["--gpus=1"], "--launcher");
+    refused(
+        &["--launcher=slurm", "launcher.slurm.time='60'"],
+        "hint: a number alone is minutes to `sbatch`: write `90m`",
+    );
+    refused(&["--launcher=slurm", "launcher.slurm.array=0"], "a number of tasks, such as 256, or `256%32`");
+    refused(&["--launcher=slurm", "launcher.slurm.array=1,2"], "`launcher.slurm.array` cannot be an axis");
+    for key in ["partition", "account", "gpus"] {
+        refused(&["--launcher=slurm", &format!("launcher.slurm.{key}=a")], "did you mean `extra`?");
+        refused(&["--launcher=slurm", &format!("--{key}=a")], "as in `--sbatch=--partition=NAME`");
+    }
+    refused(&["--launcher=slurm", "--time=1h"], "`launcher.slurm.time=1h` limits the tasks");
+    refused(&["--launcher=slurm", "--array", "8"], "keys have no dashes: `launcher.slurm.array=8`");
     // Slurm may have accepted the job although `sbatch` failed, so the files that its tasks need are kept.
     for script in
         ["echo welcome", "echo 'sbatch: error: Socket timed out on send/recv operation' >&2; exit 1"]
@@ -265,7 +269,8 @@ fn what_the_user_asks_for_outranks_variables_of_the_shell() {
         "sbatch",
         "echo \"$SBATCH_PARTITION|$SBATCH_ACCOUNT|$SBATCH_ARRAY_INX\" > seen; echo a banner; echo Submitted batch job 12",
     );
-    let mut command = cluster.place.command(&["spec.toml", "--launcher=slurm", "--partition=gpu", "-q"]);
+    let mut command =
+        cluster.place.command(&["spec.toml", "--launcher=slurm", "--sbatch=--partition=gpu", "-q"]);
     command.env("PATH", &cluster.commands);
     for (variable, value) in
         [("SBATCH_PARTITION", "cpu"), ("SBATCH_ACCOUNT", "lab"), ("SBATCH_ARRAY_INX", "0-9")]
@@ -330,7 +335,10 @@ fn cancelling_ends_the_jobs_that_are_left() {
     let cluster = Cluster::new(SPEC);
     let sweep = cluster.submitted();
     cluster.answers("sbatch", "echo '13;east'");
-    assert_eq!(cluster.runner(&["run", "--resume", &sweep, "--launcher=slurm", "--array=2"]).code, Some(0));
+    assert_eq!(
+        cluster.runner(&["run", "--resume", &sweep, "--launcher=slurm", "launcher.slurm.array=2"]).code,
+        Some(0)
+    );
     cluster.answers("scancel", "");
     let east = Cluster::named(&sweep, &["13_0|RUNNING|None|n1|1:02", "13_1|PENDING|Priority||0:00"]);
     let here = Cluster::named(&sweep, &["12_0|COMPLETED|None|n1|0:02"]);

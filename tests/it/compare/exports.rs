@@ -3,40 +3,6 @@
 use runner::report::{Format, Question};
 
 use super::{FACTS, Runs, sweep};
-use crate::process::Sandbox;
-
-#[test]
-fn times_are_exported_as_hyperfine_has_them() {
-    let place = Sandbox::new(crate::run::LINREG);
-    let ran = place.runner(&["spec.toml", "optimizer.sgd.lr=0.1,0.2", "sweep.repeats=3", "-q"]);
-    let ended = place.runner(&["compare", "runs", "--export", "hyperfine"]);
-    let json: serde_json::Value = serde_json::from_str(&ended.stdout).unwrap();
-    let results = json["results"].as_array().unwrap();
-    assert_eq!(results.len(), 2, "{}", ended.stdout);
-    let trials = std::fs::read_to_string(place.path().join(ran.stdout.trim()).join("sweep.csv")).unwrap();
-    for (result, lr) in results.iter().zip(["0.1", "0.2"]) {
-        assert!(
-            result["command"].as_str().unwrap().ends_with(&format!(" optimizer.sgd.lr={lr}")),
-            "{result}"
-        );
-        assert_eq!(result["parameters"]["optimizer.sgd.lr"], lr);
-        let times: Vec<f64> =
-            result["times"].as_array().unwrap().iter().map(|time| time.as_f64().unwrap()).collect();
-        assert_eq!(times.len(), 3);
-        assert!(times.iter().all(|time| trials.contains(&format!(",{time},"))), "{times:?} {trials}");
-        let mean = times.iter().sum::<f64>() / 3.0;
-        let spread = (times.iter().map(|time| (time - mean).powi(2)).sum::<f64>() / 2.0).sqrt();
-        let mut sorted = times.clone();
-        sorted.sort_by(f64::total_cmp);
-        let figures = [mean, spread, sorted[1], sorted[0], sorted[2]];
-        for (name, figure) in ["mean", "stddev", "median", "min", "max"].into_iter().zip(figures) {
-            let found = result[name].as_f64().unwrap();
-            assert!((found - figure).abs() <= 1e-9 * figure, "{name} {result}");
-        }
-    }
-    let refused = place.runner(&["compare", "runs", "--export", "hyperfine", "--by", "optimizer.sgd.lr"]);
-    assert_eq!(refused.code, Some(2), "{refused:?}");
-}
 
 #[test]
 fn exports_read_back() {

@@ -100,8 +100,6 @@ fn exports_are_ordered_and_counted() {
     assert!(unknown.starts_with("error: no run has a column `bogus`\n"), "{unknown}");
     let unknown = error(&["--export", "csv", "--metric", "bogus"]);
     assert!(unknown.starts_with("error: no run has the metric `bogus`\n"), "{unknown}");
-    let refused = error(&["--export", "hyperfine", "--top", "1"]);
-    assert!(refused.contains("it takes no `--by`, `--metric`, `--sort` or `--top`"), "{refused}");
     assert!(error(&["--pivot", "lr,width", "--sort", "lr"]).contains("cannot be used with"));
 }
 

@@ -91,7 +91,7 @@ fn copies_go_through_pageable_and_pinned_memory_and_between_gpus() {
 }
 
 #[test]
-fn gpus_are_compared_with_the_cpu_and_two_at_once_with_one() {
+fn gpus_are_compared_with_the_cpu_and_two_at_once_with_turns() {
     let Some(sim) = Sim::get() else { return };
     let place = spec("matmul.toml");
     let said = sim.run(&place, &["matmul.sizes=[16, 48]", "matmul.count=2"], &[]).ended.stdout;
@@ -99,7 +99,7 @@ fn gpus_are_compared_with_the_cpu_and_two_at_once_with_one() {
     assert!(line.contains("x at 16 x 16 x 16, ") && line.contains("x at 48 x 48 x 48: "), "{line}");
     let place = spec("matmul_order.toml");
     let sizes = "matmul.sizes=[16]";
-    let orders = "matmul.order=one_device,concurrent";
+    let orders = "matmul.order=sequential,concurrent";
     // The first trial must take at least 3 ms: below that the cold start dominates, and no comparison is
     // printed.
     let ran = sim.run(&place, &["~sweep", sizes, orders, "matmul.count=500"], &TWO);

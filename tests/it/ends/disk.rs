@@ -299,12 +299,8 @@ fn no_failed_call_of_other_commands_is_hidden() {
     let sandbox = sandbox();
     let Some(library) = library(&sandbox) else { return };
     let run = sandbox.run(&[]).ended_by(0).0.display().to_string();
-    let commands: [&[&str]; 4] = [
-        &["predict", &run, "rows.csv", "-o"],
-        &["evaluate", &run, "rows.csv", "--confusion"],
-        &["export", &run, "--onnx"],
-        &["report", &run, "-o"],
-    ];
+    let commands: [&[&str]; 3] =
+        [&["predict", &run, "rows.csv", "-o"], &["export", &run, "--onnx"], &["report", &run, "-o"]];
     for (place, command) in commands.into_iter().enumerate() {
         let to = |name: &str| {
             let folder = sandbox.path().join(format!("to-{place}-{name}"));

@@ -1,4 +1,4 @@
-//! Where predictions and matrices are written, and what they never replace.
+//! Where predictions are written, and what they never replace.
 
 use std::{
     fs,
@@ -205,27 +205,4 @@ fn outputs_spare_the_run_and_what_was_printed_before() {
     let rows = model.new_rows();
     let shell = Command::new("sh").args(["-c", &command]).current_dir(model.place.path()).output().unwrap();
     assert_eq!((shell.status.code(), model.new_rows()), (Some(2), rows));
-}
-
-/// The confusion matrix replaces neither the rows, nor their labels, nor a device.
-#[test]
-fn a_confusion_matrix_replaces_no_input() {
-    let model = Model::kind();
-    let evaluate = |arguments: &[&str]| model.place.runner(&[&["evaluate", &model.run], arguments].concat());
-    let rows = model.new_rows();
-    let ended = evaluate(&["new.csv", "--confusion", "./new.csv"]);
-    assert_eq!((ended.code, &ended.stdout[..]), (Some(2), ""));
-    assert!(ended.stderr.contains("`./new.csv` is a file that is read"), "{ended:?}");
-    model.write("labels", "1");
-    let ended = evaluate(&["new.csv", "--labels", "labels", "--confusion", "labels"]);
-    assert!(ended.stderr.contains("`labels` is a file that is read"), "{ended:?}");
-    assert_eq!(model.new_rows(), rows);
-    // A link to /dev/null: without write access to its folder, nothing could replace the real one.
-    std::os::unix::fs::symlink("/dev/null", model.place.path().join("null")).unwrap();
-    let path = model.place.path().join("null");
-    assert_eq!(evaluate(&["new.csv", "--confusion", "null"]).code, Some(0));
-    assert!(path.is_symlink());
-    let model = Model::price();
-    let ended = model.place.runner(&["evaluate", &model.run, "none.csv", "--confusion", "matrix.csv"]);
-    assert!(ended.stderr.contains("error: numbers have no confusion matrix"), "{ended:?}");
 }

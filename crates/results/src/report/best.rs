@@ -8,7 +8,6 @@ use super::{
     ReportError,
     comparison::Comparison,
     configurations::{FINISHED, STOPPED},
-    effects::judged_by,
     find::{Found, find_one},
     grid::Column,
     grouping::{distinct, grouped},
@@ -251,8 +250,7 @@ impl Comparison {
         let Some((place, value)) = better else { return String::new() };
         let is_best = !metric.is_last && metric.full_name() == self.runs[place].monitor();
         let when = if is_best { " at its best epoch" } else { "" };
-        let judged = judged_by(self, place);
-        let judged = judged.filter(|own| own != metric.full_name());
+        let judged = Some(self.runs[place].monitor()).filter(|own| *own != metric.full_name());
         let judged =
             judged.map(|own| format!("; rungs judged by {}", own.replace('.', " "))).unwrap_or_default();
         format!("  stopped {} was better{when}: {}{judged}\n", self.numbered(&[place]), metric.word(value))

@@ -19,7 +19,6 @@ use crate::{
     files::{Texts, csv_file, csv_lines},
     host::escape_line,
     run::SeedAndFolds,
-    spec::Monitor,
     units,
 };
 
@@ -185,12 +184,6 @@ fn points<'a>(ranking: &'a Ranking, seeds: Option<&'a Seeds<'a>>) -> Vec<Point<'
     points
 }
 
-/// The metric by which successive halving judged a trial.
-pub(super) fn judged_by(comparison: &Comparison, place: usize) -> Option<String> {
-    let sweep = comparison.sweep_spec(place)?;
-    Some(sweep.get("sweep.stop.asha.metric").unwrap_or(Monitor::LOSS.name()).to_owned())
-}
-
 /// The epochs after which successive halving first compared trials, and their values there; none where it did not, or by
 /// another metric. Those that finished are no fair sample of the space.
 fn first_rung<'a>(comparison: &'a Comparison, ranking: &'a Ranking) -> Option<(String, Vec<Point<'a>>)> {
@@ -199,7 +192,7 @@ fn first_rung<'a>(comparison: &'a Comparison, ranking: &'a Ranking) -> Option<(S
     let sweeps = distinct(places().map(|place| runs[place].sweep.as_deref()));
     let [Some(folder)] = sweeps[..] else { return None };
     let file = csv_file::read(&Path::new(folder).join("rungs.csv")).ok()?;
-    let metric = judged_by(comparison, places().next()?);
+    let metric = runs[places().next()?].monitor();
     let [epochs, trial, value] = csv_lines::find_columns(&file.columns, ["epochs", "trial", "value"]).ok()?;
     let rung = file.rows.first()?.get(epochs)?.to_owned();
     let by_trial: HashMap<usize, &Run> =
@@ -210,8 +203,7 @@ fn first_rung<'a>(comparison: &'a Comparison, ranking: &'a Ranking) -> Option<(S
         Some((axis_values(ranking, ranking.keys.iter().map(|key| run.axis(key))), value))
     };
     let rows = file.rows.iter().filter(|row| row[epochs] == *rung);
-    (metric.as_deref() == Some(ranking.metric.full_name()))
-        .then(|| (rung.clone(), rows.filter_map(point).collect()))
+    (metric == ranking.metric.full_name()).then(|| (rung.clone(), rows.filter_map(point).collect()))
 }
 
 /// The analysis of variance, if the settings are a complete grid whose settings ran equally often, or of one axis.

@@ -5,7 +5,6 @@ use serde_json::{Value, json};
 use super::{
     ReportError, columns,
     comparison::Comparison,
-    configurations::Configuration,
     grid::{Column, Columns, turned},
     grouping::distinct,
     key::WORDS,
@@ -20,9 +19,6 @@ use crate::{
     files::curve::CurveDifference,
     record::{Lines, summary_columns},
 };
-
-/// The column of an export of times: the time in the training loop, without start-up.
-const TIME: &str = "train_s";
 
 /// The formats of an export.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -109,34 +105,6 @@ impl Comparison {
         let lines = rankings.iter().map(|ranking| self.left_out(ranking).trim().to_owned());
         let lines = lines.filter(|line| !line.is_empty()).collect();
         Ok((rankings.iter().any(|ranking| !ranking.settings.is_empty()), lines))
-    }
-
-    /// Training times in the JSON format of hyperfine, with a result per configuration.
-    pub fn export_times(&self) -> String {
-        let result = |configuration: &Configuration| {
-            let run = configuration.first(&self.runs);
-            let median = configuration.estimate(&self.runs, TIME)?.median;
-            let times = configuration.places.iter().filter_map(|&place| self.runs[place].number(TIME));
-            let times: Vec<f64> = times.collect();
-            let count = times.len() as f64;
-            let mean = times.iter().sum::<f64>() / count;
-            let squares: f64 = times.iter().map(|time| (time - mean).powi(2)).sum();
-            let axes = || configuration.axes.iter().map(|(key, value)| (key.as_str(), value.as_str()));
-            let words = axes().map(|(key, value)| format!("{key}={value}"));
-            let command: Vec<String> = run.axis("name").map(str::to_owned).into_iter().chain(words).collect();
-            Some(json!({
-                "command": command.join(" "),
-                "mean": mean,
-                "stddev": (times.len() > 1).then(|| (squares / (count - 1.0)).sqrt()),
-                "median": median,
-                "min": times.iter().copied().reduce(f64::min),
-                "max": times.iter().copied().reduce(f64::max),
-                "times": times,
-                "parameters": axes().map(|(key, value)| (key.to_owned(), json!(value))).collect::<Value>(),
-            }))
-        };
-        let results: Value = self.configurations.iter().filter_map(result).collect();
-        format!("{:#}\n", json!({ "results": results }))
     }
 
     pub(super) fn groups(

@@ -90,17 +90,12 @@ impl Entry {
     }
 
     fn best_so_far(&self) -> (usize, Option<f64>) {
-        let has_finished = self.has_finished();
+        let has_finished = self.runs.iter().any(|run| run.status == FINISHED && cost(run).is_finite());
         let counts = |run: &Run| !has_finished || run.status == FINISHED;
         let counted = self.runs.iter().enumerate().filter(|(_, run)| counts(run));
         let best = counted.min_by(|a, b| cost(a.1).total_cmp(&cost(b.1)));
         let value = |run: &Run| run.learned(run.monitor())?.parse().ok();
         best.map_or((0, None), |(place, run)| (place, value(run)))
-    }
-
-    /// Whether one of its runs finished with a value.
-    pub(super) fn has_finished(&self) -> bool {
-        self.runs.iter().any(|run| run.status == FINISHED && cost(run).is_finite())
     }
 
     /// The metric its runs are judged by; `None` if they differ.

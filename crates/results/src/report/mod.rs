@@ -73,7 +73,6 @@ pub use export::Format;
 pub use find::{Found, find_one, fingerprint, is_run, is_sweep, latest, not_found};
 pub use gate::gate;
 pub use listing::{ListRequest, list};
-pub use live::{follow_files, share_read};
 pub use matched::Against;
 pub use mlflow::write_mlflow;
 pub use order::{Question, TOP};

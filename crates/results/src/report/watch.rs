@@ -63,7 +63,6 @@ impl Moment {
             }
         }
         lines.extend(fault.map(|e| e.to_string()));
-        lines.extend(live::sampled());
         Ok(Self { lines, trials, is_over, folder })
     }
 

@@ -29,11 +29,7 @@ impl Bench<'_> {
     ) -> Result<(), LabError> {
         let Self { trial, stop, emit, .. } = *self;
         let policy = trial.spec.logging.as_ref().map_or(Policy::Off, |logging| logging.policy);
-        let all = &trial.devices.used;
-        let (used, each) = match matmul.order {
-            Order::OneDevice => (&all[..1], matmul.count * all.len() as u64),
-            _ => (&all[..], matmul.count),
-        };
+        let used = &trial.devices.used;
         for (index, &shape) in shapes.iter().enumerate() {
             let mut jobs: Vec<(Job<'_>, Laps)> = Vec::with_capacity(self.devices.len());
             for device in self.devices.iter_mut().filter(|device| used.contains(&device.id())) {
@@ -41,7 +37,8 @@ impl Bench<'_> {
                 let ([m, k, n], matrices) = (shape, matmul.matrices as usize);
                 let kept_norms = if matmul.norm == Norm::None { 0 } else { kept };
                 let lens = [matrices * m * k, matrices * k * n, m * n, kept_norms, 1];
-                let mut job = Job { device, matmul, count: each, policy, kept, shape, stop, emit, lens };
+                let mut job =
+                    Job { device, matmul, count: matmul.count, policy, kept, shape, stop, emit, lens };
                 let laps = job.ready(trial.spec.seed, index as u64)?;
                 jobs.push((job, laps));
             }
@@ -74,7 +71,7 @@ impl Bench<'_> {
 fn run_all(jobs: &mut [(Job<'_>, Laps)], order: Order) -> Vec<End> {
     let mut ends: Vec<End> = Vec::with_capacity(jobs.len());
     match order {
-        Order::Sequential | Order::OneDevice => {
+        Order::Sequential => {
             for (job, laps) in jobs {
                 if ends.last().is_none_or(|end| end.halt.is_none()) {
                     ends.push(job.run(laps));

@@ -63,7 +63,7 @@ impl<P: Planned> Sweep<'_, '_, P> {
     /// What judges a trial while it runs.
     pub fn judge(&self, trial: usize) -> Option<Judge> {
         let rungs = Arc::clone(self.rungs.as_ref()?);
-        let metric = rungs.halving.metric;
+        let metric = rungs.monitor;
         Some(Arc::new(move |epochs, row| rungs.judge(trial, epochs, row.and_then(|row| row.value(metric)))))
     }
 

@@ -65,7 +65,7 @@ pub use kind::Kind;
 pub use placement::Placement;
 pub use planned::{ExecuteError, Planned, Process, Resume, Role, RunFacts, Start};
 pub use prepare::{Prepared, first_run, prepare, warnings};
-pub use rehearsal::{Rehearsal, Unmeasured, rehearse};
+pub use rehearsal::{LONGEST_STEP_S, Rehearsal, Unmeasured, rehearse};
 pub use rungs::waits_at_rung;
 pub use session::Session;
 pub use stepper::Stepper;

@@ -14,7 +14,7 @@ use crate::{
     host::load::Watch,
     plan::{Machine, PlanError, ResolvedDevices},
     record::{DataFacts, EventSender, GitQuery, RecordError, RunDir, RunFiles, StepFacts, Verbosity},
-    spec::{GpuSharing, Monitor},
+    spec::Monitor,
     train::StopFlag,
 };
 
@@ -51,8 +51,6 @@ pub struct Process {
     pub stop: StopFlag,
     /// Number of trials of a sweep that run side by side.
     pub jobs: usize,
-    /// Which of them may share a GPU.
-    pub share: GpuSharing,
     /// Whether a sweep ends when a trial fails.
     pub fail_fast: bool,
     /// How this process takes part in a sweep.

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use super::{planned::Planned, warnings::Warnings};
 use crate::{
     plan::{Machine, PlanError, ResolvedDevices},
-    spec::{Experiment, Monitor, Problem},
+    spec::{Experiment, Problem},
     units,
 };
 
@@ -131,15 +131,7 @@ pub fn warnings<P: Planned>(
                 format!("no trial stops early: `sweep.stop` judges first after {first}, and there are {all}");
             halving.rungs(epochs).next().is_none().then_some(text)
         });
-        let judged = experiment.stop.zip(planned.monitor()).and_then(|(halving, monitor)| {
-            let [judged, ranked] = [halving.metric, monitor].map(Monitor::name);
-            (judged != ranked).then(|| {
-                format!(
-                    "rungs judge by `{judged}` (`sweep.stop`), but the best is that with the best `{ranked}` (`trainer.monitor`)"
-                )
-            })
-        });
-        let all = devices.note.iter().cloned().chain(planned.remarks()).chain(folds).chain(no_rung).chain(judged);
+        let all = devices.note.iter().cloned().chain(planned.remarks()).chain(folds).chain(no_rung);
         Some((trial.index, all.filter(|text| !elsewhere.contains(text)).collect()))
     });
     Warnings::new(experiment.is_sweep(), trials)

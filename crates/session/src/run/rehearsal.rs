@@ -26,7 +26,7 @@ const LONGEST_ROUND_S: f64 = 0.15;
 const STEPS_OF_ROUND: f64 = 3.0;
 
 /// A step that takes longer than this by the machine's rates, in seconds, is not measured.
-const LONGEST_STEP_S: f64 = 0.5;
+pub const LONGEST_STEP_S: f64 = 0.5;
 
 /// Rows that a run would read into memory when it begins are read for a rehearsal only if they are no more than this.
 const MOST_READ_BYTES: u64 = 64 << 20;

@@ -78,13 +78,13 @@ impl Rung {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{random::mix, spec::Monitor};
+    use crate::random::mix;
 
     /// Trials that tie, diverge, come late or are judged twice go on or not as the definition says.
     #[test]
     fn the_best_of_those_up_to_a_place_go_on() {
         for (factor, seed) in [(2, 1_u64), (3, 2), (7, 3)] {
-            let halving = Halving { metric: Monitor::LOSS, min_epochs: 1, factor };
+            let halving = Halving { min_epochs: 1, factor };
             let (mut rung, mut known) = (Rung::default(), BTreeMap::new());
             let drawn = |turn: u64, of: u64| mix(mix(seed) ^ turn) % of;
             for turn in 0..600 {

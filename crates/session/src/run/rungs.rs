@@ -58,7 +58,9 @@ pub(super) fn epochs_in(folder: &RunDir) -> u64 {
 
 /// The rungs of a sweep.
 pub(super) struct Rungs {
-    pub halving: Halving,
+    halving: Halving,
+    /// The metric by which trials are judged, and the best is chosen.
+    pub monitor: Monitor,
     /// The epochs that each trial trains, in the order in which they are judged; 0 if it does not run.
     lengths: Vec<u64>,
     /// The place of each trial in this order.
@@ -83,7 +85,7 @@ struct State {
 impl Rungs {
     /// Reads what an earlier part of the sweep or another process has judged.
     pub fn new(
-        halving: Halving,
+        (halving, monitor): (Halving, Monitor),
         (lengths, is_drawn): (Vec<u64>, bool),
         folder: &RunDir,
         (claims, stop): (Arc<Claims>, StopFlag),
@@ -98,8 +100,17 @@ impl Rungs {
         let file = JointLines::new(folder.file(FILE));
         let (rungs, out, waiting) = Default::default();
         let mut state = State { file, rungs, out, waiting };
-        state.read(halving.metric, &places);
-        Self { halving, lengths, places, claims, stop, state: Mutex::new(state), judged: Condvar::new() }
+        state.read(monitor, &places);
+        Self {
+            halving,
+            monitor,
+            lengths,
+            places,
+            claims,
+            stop,
+            state: Mutex::new(state),
+            judged: Condvar::new(),
+        }
     }
 
     /// Sorts trials by the order in which they are judged.
@@ -121,7 +132,8 @@ impl Rungs {
                 Ok(Some(goes_on)) => {
                     state.leaves(place, epochs);
                     self.judged.notify_all();
-                    return (!goes_on).then(|| (Status::Stopped, state.why(self.halving, place, epochs)));
+                    return (!goes_on)
+                        .then(|| (Status::Stopped, state.why((self.halving, self.monitor), place, epochs)));
                 }
                 Ok(None) if self.stop.signal().is_some() || begun.elapsed() >= HOLD_TIMEOUT => {
                     state.waiting.entry(epochs).or_default().insert(place, trial);
@@ -141,7 +153,7 @@ impl Rungs {
         epochs: u64,
         value: Option<f64>,
     ) -> Result<Option<bool>, RecordError> {
-        let cost = value.map(|value| self.halving.metric.cost(value)).filter(|cost| cost.is_finite());
+        let cost = value.map(|value| self.monitor.cost(value)).filter(|cost| cost.is_finite());
         let cost = cost.unwrap_or(f64::INFINITY);
         self.read_others(state);
         if let Some(judged) = state.rungs.get(&epochs).and_then(|rung| rung.get(place)) {
@@ -177,7 +189,7 @@ impl Rungs {
             self.read_others(state);
             let head = if state.file.lines() == 0 { HEAD } else { "" };
             state.file.append(&format!("{head}{row}"))?;
-            state.take(row, self.halving.metric, &self.places);
+            state.take(row, self.monitor, &self.places);
             Ok(())
         })?;
         noted.transpose()
@@ -185,7 +197,7 @@ impl Rungs {
 
     fn read_others(&self, state: &mut State) {
         if self.claims.has_others() {
-            state.read(self.halving.metric, &self.places);
+            state.read(self.monitor, &self.places);
         }
     }
 
@@ -267,11 +279,11 @@ impl State {
         self.waiting.get_mut(&epochs)?.remove(&place)
     }
 
-    fn why(&self, halving: Halving, place: usize, epochs: u64) -> String {
+    fn why(&self, (halving, monitor): (Halving, Monitor), place: usize, epochs: u64) -> String {
         let (rung, after) = (self.rungs.get(&epochs), units::counted(epochs, "epoch"));
         let judged = rung.and_then(|rung| rung.get(place)).filter(|judged| judged.cost.is_finite());
         let Some(count) = judged.map(|judged| judged.count) else {
-            return format!("no finite {} after {after}", halving.metric.name().replace('.', " "));
+            return format!("no finite {} after {after}", monitor.name().replace('.', " "));
         };
         format!("not among the best {} of {count} after {after}", halving.promoted(count))
     }

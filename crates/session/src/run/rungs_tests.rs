@@ -2,7 +2,7 @@
 
 use super::*;
 
-const HALVING: Halving = Halving { metric: Monitor::LOSS, min_epochs: 1, factor: 3 };
+const HALVING: Halving = Halving { min_epochs: 1, factor: 3 };
 
 /// The rungs of a sweep of eight trials, the third of which has one epoch.
 fn rungs(sweep: &tempfile::TempDir) -> Rungs {
@@ -11,7 +11,7 @@ fn rungs(sweep: &tempfile::TempDir) -> Rungs {
     assert!(claims.go_on().unwrap());
     let folder = RunDir::existing(sweep.path().to_owned());
     let lengths = vec![9, 9, 1, 9, 9, 9, 9, 9];
-    Rungs::new(HALVING, (lengths, true), &folder, (Arc::new(claims), StopFlag::default()))
+    Rungs::new((HALVING, Monitor::LOSS), (lengths, true), &folder, (Arc::new(claims), StopFlag::default()))
 }
 
 fn stopped(best: usize, count: usize) -> Option<(Status, String)> {

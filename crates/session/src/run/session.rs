@@ -21,7 +21,7 @@ use crate::{
         ConsoleOptions, RecordError, RunDir, TrialOfSweep, Verbosity, Warned, command_line, has_checkpoints,
         output_width,
     },
-    spec::{Experiment, GpuSharing},
+    spec::Experiment,
     train::{Judge, StopFlag},
 };
 
@@ -247,11 +247,6 @@ impl<'a, P: Planned> Session<'a, P> {
         self.process.jobs = jobs;
     }
 
-    /// Which trials may share a GPU.
-    pub fn share(&self) -> GpuSharing {
-        self.process.share
-    }
-
     /// Number of trials that run side by side.
     pub(super) fn jobs(&self) -> usize {
         self.process.jobs.clamp(1, self.experiment.trials.len().max(1))
@@ -271,7 +266,7 @@ impl<'a, P: Planned> Session<'a, P> {
         console: ConsoleOptions,
         judge: Option<Judge>,
     ) -> Result<Outcome, ExecuteError> {
-        let devices = (planned.devices(), self.process.share.allows(planned.gpu_need().1));
+        let devices = (planned.devices(), self.experiment.share.allows(planned.gpu_need().1));
         let recording = Recording::begin(&self.process, start, devices, facts, folder, console)?;
         self.record(recording, (planned, ready), folder, judge)
     }

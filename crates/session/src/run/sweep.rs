@@ -143,16 +143,15 @@ impl<P: Planned> Sweep<'_, '_, P> {
         };
         let value = folder.figure("best_value").and_then(|figure| figure.parse().ok());
         let best = planned.and_then(P::monitor).zip(value);
-        let halving = self.session.experiment.stop;
-        let reached = halving.and_then(|halving| reached_in(folder, halving.metric));
+        let reached = self.rungs.as_ref().and_then(|rungs| reached_in(folder, rungs.monitor));
         self.learn(index, status, best, reached);
     }
 
     /// Keeps the best value of a trial, for the line with the best setting, and what a sampler learns from it: the value that
     /// the sweep is judged by.
     pub fn learn(&self, index: usize, status: Status, best: Option<(Monitor, f64)>, reached: Option<f64>) {
-        let value = match self.session.experiment.stop {
-            Some(halving) => reached.map(|value| (halving.metric, value)),
+        let value = match &self.rungs {
+            Some(rungs) => reached.map(|value| (rungs.monitor, value)),
             None => best,
         };
         if matches!(status, Status::Finished | Status::Waiting | Status::Stopped) {

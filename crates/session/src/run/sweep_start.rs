@@ -14,7 +14,7 @@ use super::{
     leases::Leases,
     planned::{Planned, Resume, Role},
     points::{BadLine, Points},
-    prepare::{Prepared, warnings},
+    prepare::{Prepared, first_run, warnings},
     rungs::{self, Rungs, longest},
     session::{Session, unrecorded},
     sweep::{Drawn, Ended, Sweep},
@@ -24,7 +24,7 @@ use super::{
 use crate::{
     plan::Machine,
     record::{Claims, LineMode, RunDir, SweepLine, SweepTable, TrialEnd, Verbosity},
-    spec::{Experiment, short_keys},
+    spec::{Experiment, Monitor, short_keys},
     units,
 };
 
@@ -130,7 +130,7 @@ fn begin<'s, 'a, P: Planned>(
     ready(&folder, &drawn)?;
     gone.into_iter().for_each(|trial| print_stderr(&sweep_folder::gone(trial)));
     begun.extend(sweep_folder::begin_again(damaged).map_err(unrecorded)?);
-    let leases = Leases::new(machine, session.process.share, Arc::clone(&claims));
+    let leases = Leases::new(machine, session.experiment.share, Arc::clone(&claims));
     let values = |trial: usize| match points.get(trial) {
         Some(point) => experiment.pairs(point).into_iter().map(|(_, value)| value).collect(),
         None => experiment.values(&experiment.trials[trial]),
@@ -172,7 +172,9 @@ fn rungs_of<P: Planned>(
     let is_drawn = experiment.known < experiment.trials.len();
     let lengths = prepared.iter().map(rungs::epochs).collect();
     let others = (Arc::clone(claims), session.process.stop.clone());
-    Some(Arc::new(Rungs::new(experiment.stop?, (lengths, is_drawn), folder, others)))
+    // All trials monitor the same metric.
+    let monitor = first_run(prepared).and_then(|(_, planned)| planned.monitor()).unwrap_or(Monitor::LOSS);
+    Some(Arc::new(Rungs::new((experiment.stop?, monitor), (lengths, is_drawn), folder, others)))
 }
 
 /// No trial has finished yet. Where seeds are an axis, those of all trials are known.

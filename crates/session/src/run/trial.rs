@@ -58,8 +58,7 @@ impl<P: Planned> Sweep<'_, '_, P> {
             return (begun.map_or(TrialEnd::Planned, waits), Exit::Done);
         };
         if let Ok(outcome) = &result {
-            let metric = session.experiment.stop.map(|halving| halving.metric);
-            let reached = metric.and_then(|metric| reached(outcome, metric));
+            let reached = self.rungs.as_ref().and_then(|rungs| reached(outcome, rungs.monitor));
             let best = outcome.best.as_ref().map(|best| (best.monitor, best.value));
             self.learn(trial.index, outcome.status, best, reached);
             self.with(|progress| progress.time.add(begun.elapsed().as_secs_f64(), outcome));

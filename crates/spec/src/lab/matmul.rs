@@ -72,8 +72,6 @@ words! {
         Sequential = "sequential",
         /// All at once.
         Concurrent = "concurrent",
-        /// All of them on the first device, one after the other.
-        OneDevice = "one_device",
     }
 }
 

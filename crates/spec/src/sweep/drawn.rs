@@ -5,7 +5,6 @@ use std::path::Path;
 use super::{
     super::{
         key::Key,
-        monitor::Monitor,
         problem::Problem,
         tree::{Entry, Node, Table, Value},
     },
@@ -67,7 +66,6 @@ impl Sweep {
             "give it one value and cross-validate the best trials afterwards (`runner TRIAL/spec.toml data.fold=0..5 name=folds`), \
              {way_out}"
         );
-        let is_judged_by_loss = self.stop.is_none_or(|halving| halving.metric == Monitor::LOSS);
         let (learns, stops) = (sampler == Sampler::Tpe, self.stop.is_some());
         for key in self.keys() {
             let name = key.dotted();
@@ -80,8 +78,8 @@ impl Sweep {
                 "trainer.max_epochs" if learns && stops => {
                     ("trials of different lengths have different rungs", hint)
                 }
-                "trainer.monitor" if !stops => ("values of different metrics cannot be compared", hint),
-                "model.loss" if is_judged_by_loss => ("values of different losses cannot be compared", hint),
+                "trainer.monitor" => ("values of different metrics cannot be compared", hint),
+                "model.loss" => ("values of different losses cannot be compared", hint),
                 _ => continue,
             };
             problems.push(Problem::new(key.place(), format!("{who} the axis `{name}`: {why}")).hint(hint));

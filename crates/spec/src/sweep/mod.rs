@@ -115,7 +115,8 @@ impl Sweep {
         let repeat_seeds = t.default("repeat_seeds", doc, true, |v| v.boolean());
         let doc = "when trials that promise little end early";
         let stop = t.optional("stop", doc, Stop::read).map(|Stop::Asha(halving)| halving);
-        let doc = "whether trials that run side by side may share a GPU, as by `--share`; `auto`: those that take one block of it";
+        let doc =
+            "whether trials that run side by side may share a GPU; `auto`: those that take one block of it";
         let share = t.default("share", doc, GpuSharing::Auto, GpuSharing::read);
         refuse_repeats(t, sampler, repeats);
         let known = problems.len();

@@ -2,7 +2,6 @@
 
 use super::super::{
     LabSpec, Spec,
-    monitor::Monitor,
     reader::{choices, count, table},
 };
 
@@ -18,8 +17,6 @@ table! {
     /// Successive halving.
     #[derive(Copy)]
     pub struct Halving {
-        /// What trials are judged by at the last validation before a rung: a metric that validations measure.
-        pub metric: Monitor = Monitor::LOSS,
         /// Epochs until the first rung.
         pub min_epochs: u64 = 1 => count,
         /// One in `factor` trials goes on, for `factor` times the epochs.
@@ -76,22 +73,6 @@ impl Judged for Spec {
         if every == 0 || !halving.min_epochs.is_multiple_of(every) {
             let why = format!("no validation stands at epoch {}", halving.min_epochs);
             return refuse(why, "set `trainer.validate_every_epochs = 1`");
-        }
-        let metric = halving.metric.metric();
-        if metric.is_of_classes() && !self.model.loss.classifies() {
-            return refuse(format!("{metric} needs classes"), "set `metric = \"validation.loss\"`");
-        }
-        if metric.is_of_numbers() && self.model.loss.classifies() {
-            return refuse(format!("{metric} needs numeric targets"), "set `metric = \"validation.loss\"`");
-        }
-        let is_monitored = || self.trainer.monitors().any(|(_, monitor)| monitor == halving.metric);
-        let is_measured = match halving.metric.target() {
-            Some(_) => is_monitored(),
-            None => !metric.needs_predictions() || self.scores().contains(&metric),
-        };
-        if !is_measured {
-            let why = format!("no validation measures `{}`", halving.metric.column());
-            return Err([why, format!("set `trainer.monitor = \"{}\"` too", halving.metric.name())]);
         }
         Ok(())
     }

@@ -1,10 +1,9 @@
-//! The effect of a sweep's axes: each alone, two together, and all at once.
+//! The effect of a sweep's axes: each alone, and two together.
 
 use super::{
     Content,
     heat::HeatMap,
     html::Html,
-    parallel::parallel,
     scale::{Drawn, MOST_SETTINGS, Scale},
     svg::{self, Frame},
 };
@@ -54,7 +53,6 @@ impl Content<'_> {
             html.prose("note", &words);
         }
         if keys.len() > 1 {
-            parallel(html, &drawn, &shown, &names, &scales);
             let pair = [order[0], order[1]];
             if drawn.is_sampled() {
                 self.scatter(html, &drawn, pair.map(|key| (key, names[key], &scales[key])));

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use super::{Content, html::Html, predicted::Predicted, table};
-use crate::{files::csv_file, report::run::Run, units};
+use crate::{report::run::Run, units};
 
 /// Maximum classes that are listed.
 const MOST_CLASSES: usize = 10;
@@ -52,29 +52,12 @@ impl Content<'_> {
         table::facts(html, columns.iter().map(|column| (column.title.as_str(), column.cells[0].as_str())));
     }
 
-    /// Which rows the confusion matrix of a run's folder counts: as many as the run's best weights were validated with, or as it
-    /// kept for a test.
-    pub(super) fn rows_of_confusion(&mut self, rows: u64) -> String {
-        let known = self.rows.map(|own| [own.counts[1], own.counts[2]]);
-        let parts = known.or_else(|| {
-            self.file_of(0, "rows.csv", |path: &Path| {
-                let file = csv_file::read(path)?;
-                let count = |part: &str| file.rows.iter().filter(|row| row.get(0) == Some(part)).count();
-                Ok(Some([count("validation"), count("test")]))
-            })
-        });
-        let (all, is) =
-            (units::count(rows), |part: usize| parts.is_some_and(|parts| parts[part] as u64 == rows));
+    /// Which rows the confusion matrix of a run's folder counts.
+    pub(super) fn rows_of_confusion(&self, rows: u64) -> String {
         let epoch = self.comparison.runs[0].figure("best_epoch");
         let weights =
             epoch.map(|epoch| format!(", by the best weights, after epoch {epoch}")).unwrap_or_default();
-        match (is(0), is(1)) {
-            (true, false) => format!("{all} validation rows{weights}"),
-            (false, true) => {
-                format!("{all} test rows, as `runner evaluate --confusion` wrote them to confusion.csv")
-            }
-            _ => format!("The {all} rows of confusion.csv"),
-        }
+        format!("{} validation rows{weights}", units::count(rows))
     }
 }
 

@@ -10,7 +10,6 @@ mod facts;
 mod heat;
 mod html;
 mod learned;
-mod parallel;
 mod predicted;
 mod roofline;
 mod scale;
@@ -98,7 +97,7 @@ pub fn page(request: &PageRequest<'_>) -> Result<Page, ReportError> {
         warnings: comparison.damaged().map(|reason| format!("left out: {reason}")).collect(),
     };
     let mut headline = content.learned(request.metric)?;
-    content.warnings.extend(live::sampled().into_iter().chain(comparison.cut().map(str::to_owned)));
+    content.warnings.extend(comparison.cut().map(str::to_owned));
     let learned = content.sections.len();
     if let Some(Err(why)) = request.model {
         content.warnings.push(format!("what the model predicts is not shown: {why}"));

@@ -57,8 +57,7 @@ pub struct Pairs {
 }
 
 impl Content<'_> {
-    /// Adds the confusion matrix that `runner evaluate --confusion` wrote to a single run's folder, or else
-    /// the predictions.
+    /// Adds the confusion matrix in a single run's folder, or else the predictions.
     pub(super) fn predicted(&mut self, predicted: Option<&Predicted>) {
         let read = |path: &Path| Ok(Some(csv_file::read(path)?));
         let one = self.comparison.runs.len() == 1;

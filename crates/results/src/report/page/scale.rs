@@ -13,7 +13,7 @@ use crate::{
 };
 
 /// Maximum characters of a value beside an axis.
-pub(super) const MOST_CHARACTERS: usize = 12;
+const MOST_CHARACTERS: usize = 12;
 
 /// Numbers with more characters are rounded beside an axis.
 const MOST_DIGITS: usize = 6;
@@ -97,7 +97,7 @@ impl<'a> Drawn<'a> {
                 let best =
                     if drawn < self.all_stopped { format!("the best {drawn} of ") } else { String::new() };
                 Some(format!(
-                    "Hollow, or dashed: {best}{trials} that their sweep stopped early, at the best value that each had reached."
+                    "Hollow: {best}{trials} that their sweep stopped early, at the best value that each had reached."
                 ))
             }
         };
@@ -229,14 +229,12 @@ impl Scale<'_> {
                 let labels = levels.iter().zip(words).step_by(every);
                 labels.map(|(level, words)| (self.place(level), words)).collect()
             }
-            Self::Numbers(axis) => metric_labels(axis),
+            Self::Numbers(axis) => {
+                let within = axis.ticks.iter().map(|&tick| (axis.place(tick), tick_label(tick)));
+                within.filter(|(share, _)| (0.0..=1.0).contains(share)).collect()
+            }
         }
     }
-}
-
-pub(super) fn metric_labels(y: &Axis) -> Vec<(f64, String)> {
-    let within = y.ticks.iter().map(|&tick| (y.place(tick), tick_label(tick)));
-    within.filter(|(share, _)| (0.0..=1.0).contains(share)).collect()
 }
 
 #[cfg(test)]

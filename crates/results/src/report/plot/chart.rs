@@ -14,8 +14,6 @@ pub struct Style {
     pub height: usize,
     /// Whether curves have colours; otherwise they have symbols.
     pub color: bool,
-    /// Whether to use a linear axis even if values span decades.
-    pub linear: bool,
 }
 
 /// A logarithmic axis from this ratio of the largest to the smallest value on.
@@ -40,8 +38,8 @@ const PALE: u8 = 90;
 /// What stands for a curve without colours.
 const SYMBOLS: [char; 8] = ['•', 'x', '+', 'o', '*', '#', '%', '@'];
 
-/// A chart with its title above and its legend below.
-pub(super) fn draw(title: &str, curves: &[Series], style: &Style) -> String {
+/// A chart with its title above and its legend below; the axis is logarithmic where values span decades, unless `linear`.
+pub(super) fn draw(title: &str, curves: &[Series], style: &Style, linear: bool) -> String {
     let mut text = format!("{title}\n\n");
     let mut visible = Vec::new();
     let ends = |f: fn(f64, f64) -> f64, pick: fn((f64, f64)) -> f64, start: f64| {
@@ -54,7 +52,7 @@ pub(super) fn draw(title: &str, curves: &[Series], style: &Style) -> String {
         let most = (style.height / 3).max(2);
         // Single steps have outliers.
         let strong = curves.iter().filter(|curve| !curve.is_pale);
-        let is_log = !style.linear && is_log(strong.flat_map(Series::points).map(|point| point.1));
+        let is_log = !linear && is_log(strong.flat_map(Series::points).map(|point| point.1));
         let axis = if is_log { Axis::logarithmic(low, high, most) } else { Axis::new(low, high, most, true) };
         visible = axes(&mut text, curves, style, &axis, steps);
     }

@@ -85,8 +85,7 @@ pub fn plot(request: &PlotRequest<'_>) -> Result<String, ReportError> {
     if curves.is_empty() {
         return Err(without_values(metric, &folders));
     }
-    let style = Style { linear: request.style.linear || more_is_better(column), ..request.style };
-    Ok(draw(&title.join("; "), &curves, &style))
+    Ok(draw(&title.join("; "), &curves, &request.style, more_is_better(column)))
 }
 
 /// No run has values of a metric; perhaps of one that is called nearly so.

@@ -67,11 +67,10 @@ impl LabTable {
             }
             Event::Copy(row) => self.push(&COPIES, 3, row),
             Event::Together(Together { devices, order, shape, wall_s }) if devices.len() > 1 => {
-                let (first, names) = (&devices[0], devices.join(", "));
+                let names = devices.join(", ");
                 let how = match order {
                     Order::Sequential => format!("on {names}, one after the other"),
                     Order::Concurrent => format!("on {names}, at once"),
-                    Order::OneDevice => format!("on {first} alone, what is for {names}"),
                 };
                 self.notes.push(format!("{} {how}: {}", in_words(*shape), units::seconds(*wall_s)));
             }
