@@ -65,9 +65,14 @@ impl Content<'_> {
         });
         let (all, is) =
             (units::count(rows), |part: usize| parts.is_some_and(|parts| parts[part] as u64 == rows));
-        let epoch = self.comparison.runs[0].figure("best_epoch");
+        let run = &self.comparison.runs[0];
+        let (unit, column) = match run.axis("trainer.validate_every_steps") {
+            None => ("epoch", "best_epoch"),
+            Some(_) => ("step", "best_step"),
+        };
+        let best = run.figure(column);
         let weights =
-            epoch.map(|epoch| format!(", by the best weights, after epoch {epoch}")).unwrap_or_default();
+            best.map(|best| format!(", by the best weights, after {unit} {best}")).unwrap_or_default();
         match (is(0), is(1)) {
             (true, false) => format!("{all} validation rows{weights}"),
             (false, true) => {
