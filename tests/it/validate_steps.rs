@@ -5,12 +5,15 @@ use std::{collections::HashMap, fs};
 use super::{
     cuda::Sim,
     process::{Folder, Sandbox, tensors},
-    resume::{SPEC, result},
+    resume::{SPEC, checkpoints, result},
     streamed,
 };
 
+/// Runs a spec with overrides, on some device.
+type Run<'a> = &'a dyn Fn(&[&str]) -> Folder;
+
 /// Checks runs on every kind of device.
-fn on_every_device(place: &Sandbox, check: &dyn Fn(&dyn Fn(&[&str]) -> Folder)) {
+fn on_every_device(place: &Sandbox, check: &dyn Fn(Run<'_>)) {
     let devices: [&[&str]; 4] = [
         &["--threads=2", "devices.engine=team"],
         &["devices.num_gpus=1", "--virtual-gpus=1", "data.placement=streamed"],
@@ -100,6 +103,23 @@ fn rows_that_steps_fetch_from_their_file_stay_the_same() {
         );
         assert_eq!(from_file.numbers(), run("data.placement=resident").numbers());
     }
+}
+
+/// Chunks of 2,000 rows: the first ends after step 100, at which a validation and a checkpoint are due.
+#[test]
+fn what_is_due_at_the_end_of_a_chunk_is_done() {
+    let place = streamed::place(4400, 1000, "");
+    let run = |placement: &str| {
+        let often =
+            ["trainer.validate_every_steps=50", "checkpoint.every_steps=50", "checkpoint.keep_last=9"];
+        let own = ["devices.num_gpus=1", "--virtual-gpus=1", "trainer.max_epochs=1", placement];
+        place.run(&[&own[..], &often].concat()).ended_by(0)
+    };
+    let streamed = run("data.placement=streamed");
+    let saved = ["step-00000050", "step-00000100", "step-00000150", "step-00000165"];
+    assert_eq!(checkpoints(&streamed), saved);
+    assert_eq!(streamed.metrics().only("split", "validation").column("step"), ["50", "100", "150", "165"]);
+    assert_eq!(streamed.numbers(), run("data.placement=resident").numbers());
 }
 
 #[test]
