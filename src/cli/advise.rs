@@ -14,7 +14,7 @@ use crate::{
     record::{others_used, text_table, too_busy},
     report::{Estimate, p_value, sign_test_in_words, verdicts},
     run::{Datasets, Exit, LONGEST_STEP_S, Planned, Prepared, prepare, print, refuse},
-    spec::{EngineChoice, Experiment, Monitor, Placement, Policy, Rule, Spec},
+    spec::{EngineChoice, Experiment, Monitor, Placement, Policy, Rule, Spec, ValidateEvery},
     train::StopFlag,
     units,
 };
@@ -199,7 +199,8 @@ fn short(spec: &Spec) -> Spec {
     let mut spec = spec.clone();
     let trainer = &mut spec.trainer;
     (trainer.max_epochs, trainer.max_steps, trainer.max_time) = (1 << 32, None, Some(LONG));
-    (trainer.early_stopping, trainer.restore_best, trainer.validate_every_epochs) = (None, None, 0);
+    (trainer.early_stopping, trainer.restore_best) = (None, None);
+    trainer.validate_every = ValidateEvery::NEVER;
     trainer.monitor = Monitor::LOSS;
     spec.schedule.rule = Rule::Constant;
     spec.optimizer = spec.optimizer.with_lr_times(0.0).into();

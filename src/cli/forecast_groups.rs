@@ -71,8 +71,8 @@ fn is_alike(one: &Trial, other: &Trial) -> bool {
         && own.checkpoint == its.checkpoint
         && own.logging == its.logging
         && own.data.source == its.data.source
-        && (own.trainer.validate_every_epochs, own.trainer.max_time)
-            == (its.trainer.validate_every_epochs, its.trainer.max_time)
+        && own.trainer.validate_every == its.trainer.validate_every
+        && own.trainer.max_time == its.trainer.max_time
         && own.trainer.early_stopping.is_some() == its.trainer.early_stopping.is_some()
 }
 

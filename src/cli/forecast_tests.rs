@@ -84,6 +84,10 @@ fn a_run_takes_its_steps_and_validations() {
         "about 1 min 40 s on this machine: 100,000 steps of 1.00 ms"
     );
     assert_eq!(
+        run(&["trainer.validate_every_steps=3"]),
+        "about 1.7 s on this machine: 1,000 steps of 1.00 ms, 334 validations of 2.00 ms"
+    );
+    assert_eq!(
         run(&["trainer.max_epochs=3"]),
         "less than a second on this machine: 30 steps of 1.00 ms, 3 validations of 2.00 ms"
     );

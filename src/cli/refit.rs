@@ -21,7 +21,7 @@ use crate::{
     record::command_line,
     report::{BestRun, find_best_run, run_digest, run_numbers, run_status},
     run::{Exit, print_stderr, refuse, warn},
-    spec::{self, Data, Length, Loaded, Refit, Spec},
+    spec::{self, Data, Length, Loaded, Refit, Spec, ValidateEvery},
 };
 
 /// Runs the command.
@@ -38,7 +38,7 @@ pub fn refit(options: &RefitOptions, begun: Instant) -> Result<Exit, Exit> {
         spec: &spec,
         moved: moved.as_ref(),
         length: length(&spec, &ends),
-        steps_per_epoch: steps_per_epoch(ends.first()),
+        steps_per_epoch: steps_per_epoch(ends.first()).filter(|_| !validates_by_steps(&spec)),
         tests: options.all,
         validates: false,
         infers: false,
@@ -186,7 +186,12 @@ fn ends(folders: &[PathBuf]) -> Vec<End> {
     folders.iter().filter_map(end).collect()
 }
 
-/// Epochs, unless the run was to end at a step, or at a time that came before its end of an epoch.
+/// The best step may be within an epoch.
+fn validates_by_steps(spec: &Spec) -> bool {
+    matches!(spec.trainer.validate_every, ValidateEvery::Steps(_))
+}
+
+/// Epochs, unless the run was to end at a step, or at a time that came before its end of an epoch, or validated by steps.
 fn length(spec: &Spec, ends: &[End]) -> Length {
     let trainer = &spec.trainer;
     let mean = |of: fn(&End) -> f64| {
@@ -195,7 +200,9 @@ fn length(spec: &Spec, ends: &[End]) -> Length {
     };
     let is_timed = trainer.max_time.is_some() && ends.iter().any(|end| end.is_last);
     match ends.iter().any(|end| end.is_best) {
-        true if trainer.max_steps.is_some() || is_timed => Length::Steps(mean(|end| end.step)),
+        true if trainer.max_steps.is_some() || is_timed || validates_by_steps(spec) => {
+            Length::Steps(mean(|end| end.step))
+        }
         true => Length::Epochs(mean(|end| end.epoch)),
         false if is_timed => Length::Steps(mean(|end| end.step)),
         false => Length::OfSpec,
@@ -234,9 +241,10 @@ fn summary(best: &BestRun, refit: &Refit<'_>, last: &Spec, runs: usize) -> Strin
         false if refit.stops_early() => "length: that of the run, unless it stops early\n".to_owned(),
         false => format!("length: {}{best}\n", refit.length),
     };
-    let weights = match refit.validates && last.trainer.validate_every_epochs > 0 {
+    let weights = match refit.validates && last.trainer.validate_every != ValidateEvery::NEVER {
         true => format!(
-            "weights: of the epoch with the best {}, which may not be the last\n",
+            "weights: of the {} with the best {}, which may not be the last\n",
+            if validates_by_steps(last) { "step" } else { "epoch" },
             last.trainer.monitor.name().replace('.', " ")
         ),
         false => String::new(),

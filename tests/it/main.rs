@@ -64,6 +64,7 @@ mod tensorboard;
 mod thread_trials;
 mod timeline;
 mod trials;
+mod validate_steps;
 mod watch;
 mod weights;
 mod words;

@@ -168,10 +168,11 @@ fn every_example_moves_what_check_says() {
 fn runs_move_what_was_predicted_to_the_byte() {
     let place = Sandbox::new(SPEC);
     let policies = ["immediate", "buffered", "per_epoch", "off"].map(|p| format!("logging.policy={p}"));
-    let more: [&[&str]; 7] = [
+    let more: [&[&str]; 8] = [
         &[],
         &["checkpoint.every_steps=4"],
         &["checkpoint.every_epochs=2", "trainer.max_steps=20"],
+        &["checkpoint.every_steps=3", "trainer.validate_every_steps=5"],
         &["data.placement=streamed"],
         &["data.shuffle=false", "logging.flush_every=4"],
         &["data.placement=streamed", "trainer.max_steps=8"],

@@ -227,6 +227,13 @@ fn steps_stay_steps() {
     let ended = place.runner(&["refit", &again, "--all", "--runs-dir", "more"]);
     assert!(ended.stderr.contains("\nrows: all\nlength: that of the run\n"), "{ended:?}");
     assert_eq!(Folder::within(&place.path().join("more")).unwrap().summary("steps"), best);
+    // The best step is within an epoch.
+    let by_steps = place.run(&["trainer.validate_every_steps=4", "-q"]).ended_by(0);
+    let (refitted, printed) = refit(&place, &[&by_steps.0.display().to_string()]);
+    let steps = by_steps.summary("best_step");
+    assert_eq!(printed[2], format!("length: {steps} steps, after which the run was best"));
+    let own = refitted.text("spec.toml");
+    assert!(refitted.summary("steps") == steps && !own.contains("validate_every_steps"), "{own}");
 }
 
 #[test]

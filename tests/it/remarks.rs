@@ -106,7 +106,20 @@ fn validations_that_are_further_apart_than_the_run_is_long() {
             "`trainer.validate_every_epochs` is 1,000, and the run takes 3 epochs: it validates once, at its end",
         ],
     );
+    warned(&place, &["trainer.validate_every_steps=2", "trainer.max_steps=2"], &[]);
+    warned(
+        &place,
+        &["trainer.validate_every_steps=1000", "trainer.max_steps=2"],
+        &[
+            "`trainer.validate_every_steps` is 1,000, and the run takes 2 steps: it validates once, at its end",
+        ],
+    );
     let none = "data.csv.validation_fraction=0";
+    warned(
+        &place,
+        &["trainer.validate_every_steps=1", none],
+        &["`trainer.validate_every_steps` is 1, and there is no row to validate on: nothing is validated"],
+    );
     warned(&place, &["trainer.validate_every_epochs=1", none], &[]);
     warned(&place, &["trainer.validate_every_epochs=0", none], &[]);
     warned(
@@ -134,6 +147,15 @@ fn more_patience_than_there_are_validations() {
     warned(&place, &[&every[..], &[&patience(1)]].concat(), &[]);
     warned(&place, &[&every[..], &[&patience(2)]].concat(), &[&words("2", "3 times")]);
     warned(&place, &["trainer.max_steps=4", &patience(1)], &[&words("1", "twice")]);
+    let steps = ["trainer.validate_every_steps=2", "trainer.max_steps=7"];
+    warned(&place, &[&steps[..], &[&patience(2)]].concat(), &[]);
+    warned(&place, &[&steps[..], &[&patience(3)]].concat(), &[&words("3", "4 times")]);
+    let threshold = "trainer.early_stopping={ patience = 5, stopping_threshold = 0.1 }";
+    warned(
+        &place,
+        &[threshold],
+        &[&words("5", "3 times").replace("it is never stopped early", "only the threshold stops it early")],
+    );
 }
 
 #[test]

@@ -1,7 +1,9 @@
 //! Keys of which a spec has one, each a plain value: an override of one takes the place of the file's other one. Tables that
 //! exclude each other, such as `[optimizer.sgd]` and `[optimizer.adam]`, stay: a word for one would drop all settings of the other.
 
-use super::{checkpoint::Every, devices::Request, key::Key, lab::Operands, reader::Choices};
+use super::{
+    checkpoint::Every, devices::Request, key::Key, lab::Operands, reader::Choices, trainer::ValidateEvery,
+};
 
 /// The alternatives in a table of the spec.
 fn names_in(table: &str) -> Vec<&'static str> {
@@ -12,6 +14,7 @@ fn names_in(table: &str) -> Vec<&'static str> {
         "checkpoint" => names::<Every>(),
         "devices" => names::<Request>(),
         "matmul" => names::<Operands>(),
+        "trainer" => names::<ValidateEvery>(),
         _ => Vec::new(),
     }
 }

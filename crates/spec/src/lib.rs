@@ -79,7 +79,7 @@ pub use short_values::{add_leaves, kinds_in_words, layers_in_words, short_values
 pub use suggest::{longer, nearest};
 pub use sweep::{GpuSharing, Halving, History, Point, SEEDS};
 pub use tables::{Csv, MISSING_VALUES, Missing, Parquet};
-pub use trainer::{EarlyStopping, Trainer};
+pub use trainer::{EarlyStopping, Trainer, ValidateEvery};
 
 use reader::{Fields, Item, Read, table, words};
 use tree::Value;
@@ -295,7 +295,7 @@ impl Spec {
             1 => format!("; {listed} needs validation, too"),
             _ => format!("; {listed} need validation, too"),
         };
-        if self.trainer.validate_every_epochs == 0 {
+        if self.trainer.validate_every == ValidateEvery::NEVER {
             let message = "there is no validation to watch: `trainer.validate_every_epochs` is 0";
             t.report(key, format!("{message}{others}"), "set `validate_every_epochs = 1`");
         } else if !self.data.has_validation() {

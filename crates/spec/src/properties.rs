@@ -130,8 +130,9 @@ fn table(schema: &Json) -> BoxedStrategy<Json> {
 }
 
 /// Rules between fields, which the schema does not express.
-const RULES: [&str; 33] = [
+const RULES: [&str; 34] = [
     "needs exactly one of",
+    "needs `patience` or `stopping_threshold`",
     "nesterov momentum requires",
     "does not come after",
     "is above the highest",

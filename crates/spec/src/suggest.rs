@@ -45,7 +45,7 @@ pub fn longer<'a>(word: &str, names: impl Iterator<Item = &'a str>) -> Option<&'
 }
 
 /// What other programs call keys, values, metrics and options, and what these are called here.
-const SYNONYMS: [(&str, &str); 39] = [
+const SYNONYMS: [(&str, &str); 41] = [
     ("learning_rate eta0", "lr"),
     ("num_epochs n_epochs nb_epoch num_train_epochs", "max_epochs"),
     ("num_steps n_steps train_steps", "max_steps"),
@@ -63,6 +63,8 @@ const SYNONYMS: [(&str, &str); 39] = [
     ("units hidden_size hidden_units neurons", "out_features"),
     ("rate drop_rate dropout_rate", "p"),
     ("val_every eval_every check_val_every_n_epoch", "validate_every_epochs"),
+    ("val_check_interval eval_steps", "validate_every_steps"),
+    ("threshold", "stopping_threshold"),
     ("save_every", "every_epochs"),
     ("amp mixed_precision", "precision"),
     ("loss_fn loss_function criterion", "loss"),

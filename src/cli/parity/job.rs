@@ -5,7 +5,7 @@ use crate::{
     plan::Machine,
     spec::{
         self, EngineChoice, Experiment, GpuCount, LrScaling, Metric, OnMissing, Precision, Request, Scaling,
-        Spec,
+        Spec, ValidateEvery,
     },
 };
 
@@ -42,7 +42,7 @@ impl ParityJob {
         trainer.max_epochs = trainer.max_epochs.max(steps);
         trainer.max_steps = Some(trainer.max_steps.map_or(steps, |most| most.min(steps)));
         (trainer.max_time, trainer.early_stopping, trainer.restore_best) = (None, None, None);
-        trainer.validate_every_epochs = 0;
+        trainer.validate_every = ValidateEvery::NEVER;
         if spec.devices.scaling == Scaling::Weak {
             let rows = spec.data.batch_size;
             notes.push(format!(

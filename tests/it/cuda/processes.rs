@@ -129,9 +129,14 @@ fn gpus_of_processes_learn_what_those_of_one_process_do() {
         let (place, n) = (Sandbox::new(spec), ranks.len());
         let [gpus, engine] = [format!("devices.num_gpus={n}"), format!("devices.engine={engine}")];
         let variables = [("RUNNER_SIM_DEVICES", "3"), ("RUNNER_SIM_PEER", "0")];
-        let one = sim.run(&place, &[&gpus, &engine, "-q"], &variables).ended_by(0);
+        // Within epochs, too.
+        let every = match sums {
+            Sums::Host => "trainer.validate_every_steps=7",
+            Sums::Nccl => "trainer.validate_every_epochs=1",
+        };
+        let one = sim.run(&place, &[&gpus, &engine, every, "-q"], &variables).ended_by(0);
         let _ = fs::remove_file(sim.log());
-        let many = Job::start(sim, &place, &[&engine, "-q"], ranks).end().ended_by(0);
+        let many = Job::start(sim, &place, &[&engine, every, "-q"], ranks).end().ended_by(0);
         assert_eq!(many.numbers(), one.numbers(), "{what}");
         assert_eq!(tensors(&many.model()), tensors(&one.model()), "{what}");
         let names: Vec<_> = (0..n).map(name).collect();

@@ -350,6 +350,20 @@ fn trials_that_a_loss_of_power_took_begin_again() {
     }
 }
 
+/// An epoch has 7 steps.
+#[test]
+fn validations_by_steps_judge_as_those_of_epochs() {
+    let place = Sandbox::new(SPEC);
+    let judged = |every: &str| {
+        let ran = place.run(&["optimizer.adam.lr=logspace(1e-4, 1, 5)", STOP, every, "-q"]);
+        rungs(&ran.ended_by(0).0)
+    };
+    let by_epochs = judged("trainer.validate_every_epochs=1");
+    assert!(by_epochs.len() > 5 && by_epochs.iter().any(|row| row.ends_with(",false")), "{by_epochs:?}");
+    assert_eq!(judged("trainer.validate_every_steps=7"), by_epochs);
+    assert_eq!(judged("trainer.validate_every_steps=1"), by_epochs);
+}
+
 #[test]
 fn what_cannot_be_judged_is_refused() {
     let place = Sandbox::new(SPEC);
@@ -374,6 +388,12 @@ fn what_cannot_be_judged_is_refused() {
     [
         "error: `sweep.stop`: no validation stands at epoch 1",
         "  = hint: set `trainer.validate_every_epochs = 1`",
+    ]
+    "#);
+    insta::assert_debug_snapshot!(refused(&["trainer.validate_every_steps=5"]), @r#"
+    [
+        "error: `sweep.stop`: no validation stands at epoch 1, step 7: `trainer.validate_every_steps` is 5",
+        " = hint: set it to a divisor of 7, or `trainer.validate_every_epochs = 1`",
     ]
     "#);
     insta::assert_debug_snapshot!(refused(&["seed=0..3"]), @r#"

@@ -109,7 +109,7 @@ fn goes_on_from_each(place: &Sandbox, arguments: &[&str], on: &dyn Fn(&mut Comma
 #[test]
 fn a_run_goes_on_from_each_of_its_checkpoints() {
     let place = Sandbox::new(SPEC);
-    let cases: [(&[&str], usize); 9] = [
+    let cases: [(&[&str], usize); 11] = [
         (&["checkpoint.every_steps=5"], 9),
         (&["checkpoint.every_steps=1", "trainer.max_steps=17"], 17),
         (&["checkpoint={}"], 6),
@@ -124,6 +124,17 @@ fn a_run_goes_on_from_each_of_its_checkpoints() {
         ),
         (&["checkpoint.every_steps=4", "logging.policy=immediate", "logging.metrics=[\"loss\", \"lr\"]"], 11),
         (&["checkpoint.every_steps=6", "logging.policy=off", "schedule.cosine={}"], 7),
+        (&["checkpoint.every_steps=4", "trainer.validate_every_steps=3"], 11),
+        (
+            &[
+                "checkpoint.every_steps=1",
+                "trainer.validate_every_steps=3",
+                "trainer.early_stopping={ patience = 2 }",
+                "optimizer.adam.lr=0.5",
+                "logging.policy=per_epoch",
+            ],
+            0,
+        ),
         (
             &["checkpoint.every_steps=3", "trainer.early_stopping={ patience = 2 }", "optimizer.adam.lr=0.5"],
             0,
@@ -148,7 +159,7 @@ fn a_run_goes_on_from_each_of_its_checkpoints() {
 #[test]
 fn a_streamed_run_goes_on_within_an_epoch() {
     let place = Sandbox::new(SPEC);
-    let streamed = ["data.placement=streamed", "checkpoint.every_steps=3"];
+    let streamed = ["data.placement=streamed", "checkpoint.every_steps=3", "trainer.validate_every_steps=5"];
     goes_on_from_each(&place, &streamed, &|_| {});
     let virtual_gpus = ["--virtual-gpus", "2", "devices.num_gpus=2"];
     goes_on_from_each(&place, &[&streamed[..], &virtual_gpus].concat(), &|_| {});
@@ -161,9 +172,12 @@ fn a_run_on_a_gpu_goes_on() {
     let place = Sandbox::new(SPEC);
     for engine in ["persistent", "graph", "launch"] {
         let engine = format!("devices.engine={engine}");
-        for policy in ["logging.policy=buffered", "logging.policy=per_epoch"] {
-            let arguments =
-                ["devices.num_gpus=1", &engine, policy, "checkpoint.every_steps=4", "trainer.max_epochs=2"];
+        for (policy, validates) in [
+            ("logging.policy=buffered", "trainer.validate_every_steps=3"),
+            ("logging.policy=per_epoch", "trainer.validate_every_epochs=1"),
+        ] {
+            let saves = "checkpoint.every_steps=4";
+            let arguments = ["devices.num_gpus=1", &engine, policy, validates, saves, "trainer.max_epochs=2"];
             goes_on_from_each(&place, &arguments, &|command| {
                 sim.on(command, &[]);
             });

@@ -14,7 +14,7 @@ use super::{
 };
 use crate::{
     program::{Options, Programs, Shard, lower},
-    spec::{Policy, Problem, Spec},
+    spec::{Policy, Problem, Spec, ValidateEvery},
 };
 
 /// The most steps that a device's log holds, however long `flush_every` or an epoch is.
@@ -52,8 +52,7 @@ impl Lowered {
         } else {
             countable(&first, gpus.iter().map(|gpu| gpu.limits.most_elements).min().unwrap_or(0))?;
             sums = all_reduce::among(&devices.used, machine, summed(&first.train));
-            let epochs = steps / facts.train_rows.div_ceil(batch.max(1)).max(1) as u64;
-            let validations = epochs.checked_div(spec.trainer.validate_every_epochs).unwrap_or(0);
+            let validations = RunLength::new(spec, facts, batch).validations;
             let validated_rows = validations.saturating_mul(facts.validation_rows as u64);
             let run = RunSize { steps, validated_rows };
             let (engine, reason) =
@@ -89,7 +88,7 @@ pub(super) fn programs(
         _ => 1,
     };
     let chunk = validation_chunk(facts, batch);
-    let validates = chunk > 0 && spec.trainer.validate_every_epochs > 0;
+    let validates = chunk > 0 && spec.trainer.validate_every != ValidateEvery::NEVER;
     let clip = spec.trainer.gradient_clip_val;
     lower(&Options {
         layers: &spec.model.layers,

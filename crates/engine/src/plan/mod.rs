@@ -59,7 +59,7 @@ use self::{
 };
 use crate::{
     program::{MemoryPlan, Programs},
-    spec::{EngineChoice, Problem, Spec},
+    spec::{EngineChoice, Problem, Spec, ValidateEvery},
     units,
 };
 
@@ -167,7 +167,7 @@ impl Resolved {
         let batch = global_batch(&spec, devices).min(facts.train_rows);
         let length = RunLength::new(&spec, facts, batch);
         schedule::resolve(&mut spec, length.steps, length.steps_per_epoch, &mut problems);
-        let has_validation = facts.validation_rows > 0 && spec.trainer.validate_every_epochs > 0;
+        let has_validation = facts.validation_rows > 0 && spec.trainer.validate_every != ValidateEvery::NEVER;
         if let Some(key) = spec.trainer.needing_validation().next().filter(|_| !has_validation) {
             let what =
                 if spec.trainer.early_stopping.is_some() { "early stopping watches" } else { "it needs" };

@@ -1,7 +1,7 @@
 //! The length of a run that nothing ends early: its epochs, their steps, and how often it validates.
 
 use super::dataset_info::DatasetInfo;
-use crate::spec::{Every, Policy, Scaling, Spec};
+use crate::spec::{Every, Policy, Scaling, Spec, ValidateEvery};
 
 /// The most steps, and the most rows, of the epochs that run without the host between them.
 const MOST_AT_ONCE: [u64; 2] = [1 << 14, 1 << 20];
@@ -48,24 +48,24 @@ impl RunLength {
         let steps_per_epoch = facts.train_rows.div_ceil(batch.max(1)) as u64;
         let of_epochs = steps_per_epoch.saturating_mul(trainer.max_epochs);
         let steps = trainer.max_steps.map_or(of_epochs, |most| most.min(of_epochs));
-        let mut length =
-            Self { batch, steps, steps_per_epoch, validations: 0, rows: facts.train_rows as u64 };
-        let every = trainer.validate_every_epochs;
-        if facts.validation_rows > 0 && every > 0 {
-            // The run always ends with a validation, even if the last epoch is not one of the `every`.
-            let epochs = length.epochs();
-            length.validations = epochs / every + u64::from(!epochs.is_multiple_of(every));
-        }
-        length
+        let validations = match trainer.validate_every.steps(steps_per_epoch) {
+            // The run always ends with a validation, even if its last step is not one of the `every`.
+            every @ 1.. if facts.validation_rows > 0 => steps.div_ceil(every),
+            _ => 0,
+        };
+        Self { batch, steps, steps_per_epoch, validations, rows: facts.train_rows as u64 }
     }
 
-    /// How many epochs after `epoch` have nothing for the host to do between them: no validation, no checkpoint. Under
+    /// How many epochs after `epoch` have nothing for the host to do between them: no validation, no checkpoint. Those by steps end
+    /// a block of steps, and not this. Under
     /// `per_epoch` the host reads the sums of each: they lie in one place, to which the next epoch's first step would add, and
     /// with them comes whether a loss was not finite, which this policy reports by the end of the epoch.
     pub fn stretch(&self, spec: &Spec, epoch: u64) -> u64 {
         let until = |every: u64| if every > 0 { every - epoch % every } else { u64::MAX };
-        let validation =
-            if self.validations > 0 { until(spec.trainer.validate_every_epochs) } else { u64::MAX };
+        let validation = match spec.trainer.validate_every {
+            ValidateEvery::Epochs(every) if self.validations > 0 => until(every),
+            _ => u64::MAX,
+        };
         let saves = match spec.checkpoint.as_deref().map(|rule| &rule.every) {
             Some(Every::Epochs(every)) => until(*every),
             _ => u64::MAX,

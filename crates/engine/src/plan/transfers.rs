@@ -159,7 +159,7 @@ fn saves(trial: &Trial, length: &RunLength) -> (u64, u64, Option<(u64, &'static 
     let up_to = |steps: u64| steps / every;
     let count = up_to(length.steps) + u64::from(at_end);
     // The best weights are known after the first validation.
-    let validated = epoch.saturating_mul(trial.spec.trainer.validate_every_epochs);
+    let validated = trial.spec.trainer.validate_every.steps(epoch);
     let with_best = match validated {
         1.. if validated <= length.steps => count - up_to(validated - 1),
         _ => 0,

@@ -72,37 +72,41 @@ impl TrainLoop<'_> {
         rows.min(self.trial.facts.train_rows as u64) as usize
     }
 
-    /// Runs the steps of the stretch from row `first` of its first epoch on.
+    /// Runs the steps of the stretch from row `first` of its first epoch on, and the validations that are due between them.
     pub(super) fn steps_of_stretch(
         &mut self,
         source: &Source,
+        validation: Option<&(usize, Source)>,
         first: usize,
         epochs: usize,
     ) -> Result<(), Halt> {
         let rows = self.trial.facts.train_rows;
         let stream = match source {
-            Source::Bound => return self.blocks(first, 0, epochs * rows, None),
-            Source::File(prefetch) => return self.blocks(first, 0, rows, prefetch.as_ref()),
+            Source::Bound => return self.blocks([first, 0, epochs * rows], None, validation),
+            Source::File(prefetch) => return self.blocks([first, 0, rows], prefetch.as_ref(), validation),
             Source::Stream(stream) => stream,
         };
         let mut position = first;
         while position < rows && self.may_go_on() {
             let Some(chunk) = self.next_chunk(stream)? else { break };
             self.bind_chunk(&chunk, PassKind::Train)?;
-            if stream.is_lent && chunk.first + chunk.rows == rows && !self.may_end_after_epoch() {
+            if stream.is_lent && chunk.first + chunk.rows == rows && !self.may_end_within(chunk.rows) {
                 // What follows the epoch's steps takes as long as to read the first rows of the next one.
                 self.begin_pass(stream, self.at.epoch + 1, 0)?;
             }
-            self.blocks(position, chunk.first, chunk.first + chunk.rows, None)?;
+            self.blocks([position, chunk.first, chunk.first + chunk.rows], None, validation)?;
             position = chunk.first + chunk.rows;
             stream.recycle(chunk);
         }
         Ok(())
     }
 
-    /// Whether a sweep or early stopping may end the run after this epoch: rows read ahead would be read for no step.
-    fn may_end_after_epoch(&self) -> bool {
-        self.stop.judge.is_some() || self.validated.stopper.as_ref().is_some_and(EarlyStopper::may_end)
+    /// Whether a sweep or early stopping may end the run with the epoch's last `rows` rows: others read ahead would be read for no
+    /// step.
+    fn may_end_within(&self, rows: usize) -> bool {
+        let validations = self.validations_within(rows.div_ceil(self.trial.programs.train.batch));
+        let may_stop = |stopper: &EarlyStopper| stopper.may_end(validations);
+        self.stop.judge.is_some() || self.validated.stopper.as_ref().is_some_and(may_stop)
     }
 
     /// Waits for the next chunk of an epoch; `None` if the run ends first.
@@ -139,18 +143,17 @@ impl TrainLoop<'_> {
         Ok(())
     }
 
-    fn may_go_on(&self) -> bool {
+    pub(super) fn may_go_on(&self) -> bool {
         self.at.step < self.trial.steps && self.ended.is_none()
     }
 
-    /// Runs the steps on rows `position..end`, counted from the start of this epoch over later ones. The bound data begin
-    /// at row `origin` of the epoch.
+    /// Runs the steps on rows `position..end`, counted from the start of this epoch over later ones, and the validations that are
+    /// due between them. The bound data begin at row `origin` of the epoch.
     fn blocks(
         &mut self,
-        mut position: usize,
-        origin: usize,
-        end: usize,
+        [mut position, origin, end]: [usize; 3],
         prefetch: Option<&Prefetch>,
+        validation: Option<&(usize, Source)>,
     ) -> Result<(), Halt> {
         let batch = self.trial.programs.train.batch;
         let (total, first_epoch) = (self.trial.facts.train_rows, self.at.epoch);
@@ -163,6 +166,7 @@ impl TrainLoop<'_> {
                 .min(self.metric_buffer.room())
                 .min(self.pacing.steps())
                 .min(self.checkpoints.steps_left(self.at.step))
+                .min(validation.map_or(usize::MAX, |_| self.steps_to_validation()))
                 .min(self.most_rows() / batch)
                 .max(1);
             let start = Instant::now();
@@ -203,9 +207,10 @@ impl TrainLoop<'_> {
                 _ => {}
             }
             self.check()?;
-            // At the end of the stretch the state is saved after the validation, not here.
-            if position < end {
-                self.at.in_epoch = !position.is_multiple_of(total);
+            // At the end of the stretch both come after the epoch's row, not here.
+            if position < end || !position.is_multiple_of(total) {
+                self.validate_if_due(validation)?;
+                self.at.in_epoch = self.is_interrupted() || !position.is_multiple_of(total);
                 self.save_if_due()?;
             }
             self.send_events()?;

@@ -94,6 +94,20 @@ impl TrainLoop<'_> {
         self.bring(self.metric_buffer.pending(), until, |own| own.settle(Purpose::Log))
     }
 
+    /// Reads the log where the steps stop, unless it is read every `flush_every` steps. The host waits for a validation anyway.
+    pub(super) fn flush_at_stop(&mut self, validates: bool) -> Result<(), Halt> {
+        let logging = &self.trial.spec.logging;
+        if self.ended.is_some() || logging.policy != Policy::Buffered || logging.flush_every.is_some() {
+            return Ok(());
+        }
+        if validates {
+            self.flush()?
+        } else {
+            self.start_flush()?
+        }
+        self.check()
+    }
+
     /// Lets the log's rows follow the queued steps to the host, while the next ones write the log's other half.
     pub(super) fn start_flush(&mut self) -> Result<(), Halt> {
         let [offset, len] = self.metric_buffer.pending();

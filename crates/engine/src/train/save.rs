@@ -46,9 +46,9 @@ impl TrainLoop<'_> {
         if let Some(stopper) = &mut self.validated.stopper {
             stopper.seen = facts.early_stopping;
             // Early stopping had ended the saved run, and would end this one at once.
-            if !facts.in_epoch
-                && let Some(why) = stopper.exhausted()
-            {
+            let last = facts.validation.as_ref();
+            let is_judged = !facts.in_epoch || last.is_some_and(|row| row.step == facts.step);
+            if let Some(why) = stopper.verdict(last).filter(|_| is_judged) {
                 self.ended = Some((Status::Finished, Some(why)));
             }
         }

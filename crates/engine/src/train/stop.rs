@@ -1,5 +1,5 @@
 //! What ends a run early: a signal, a rung of its sweep's successive halving, or a metric that no longer
-//! improves.
+//! improves, or is good enough.
 
 use std::sync::{
     Arc,
@@ -67,7 +67,7 @@ impl EarlyStopper {
         self.rule.metric.unwrap_or(Monitor::LOSS)
     }
 
-    /// Records a validation. Returns the reason to stop if the patience is exhausted.
+    /// Records a validation. Returns the reason to stop, if there is one.
     pub fn observe(&mut self, row: &ValidationRow) -> Option<String> {
         let metric = self.monitor();
         let value = metric.cost(row.value(metric)?);
@@ -75,15 +75,33 @@ impl EarlyStopper {
         if value.is_finite() && self.seen.best.is_none_or(|best| value < best - self.rule.min_delta) {
             self.seen.best = Some(value);
             self.seen.waited = 0;
-            return None;
+        } else {
+            self.seen.waited += 1;
         }
-        self.seen.waited += 1;
-        self.exhausted()
+        self.verdict(Some(row))
     }
 
-    /// Whether the next validation may exhaust the patience.
-    pub fn may_end(&self) -> bool {
-        self.seen.waited + 1 >= self.rule.patience
+    /// The reason to stop by what was seen so far, of which `last` is the latest.
+    pub fn verdict(&self, last: Option<&ValidationRow>) -> Option<String> {
+        last.and_then(|row| self.reached(row)).or_else(|| self.exhausted())
+    }
+
+    /// Whether one of as many next validations may end the run.
+    pub fn may_end(&self, validations: u64) -> bool {
+        let EarlyStopping { patience, stopping_threshold, .. } = self.rule;
+        stopping_threshold.is_some() || patience.is_some_and(|most| self.seen.waited + validations >= most)
+    }
+
+    /// The reason to stop if the watched value is at the threshold or better.
+    pub fn reached(&self, row: &ValidationRow) -> Option<String> {
+        let metric = self.monitor();
+        let (threshold, value) = (self.rule.stopping_threshold?, row.value(metric)?);
+        let is_reached = value.is_finite() && metric.cost(value) <= metric.cost(threshold);
+        is_reached.then(|| {
+            let (value, name) = (units::shortest(value as f32), metric.column());
+            let threshold = units::exact(threshold);
+            format!("early stopping: the validation {name}, {value}, reached the threshold of {threshold}")
+        })
     }
 
     /// The reason to stop if the patience is exhausted by what was seen so far.
@@ -94,7 +112,7 @@ impl EarlyStopper {
         let metric = self.monitor();
         let name = metric.column();
         // As in Lightning and Keras, a patience of 0 acts like 1.
-        (self.seen.waited >= self.rule.patience).then(|| match self.seen.best {
+        (self.seen.waited >= self.rule.patience?).then(|| match self.seen.best {
             Some(best) => {
                 let (best, waited) =
                     (units::shortest(metric.cost(best) as f32), units::counted(self.seen.waited, "validation"));
@@ -115,12 +133,42 @@ impl EarlyStopper {
 mod tests {
     use super::*;
 
-    /// The results of observing these losses with a patience of two validations.
+    /// The results of observing these losses.
+    fn observed_by(rule: EarlyStopping, losses: &[f64]) -> Vec<Option<String>> {
+        let mut stopper = EarlyStopper::new(rule);
+        let row = |loss| ValidationRow {
+            step: 1,
+            epoch: 1,
+            rows: 1,
+            loss,
+            accuracy: Some(1.0 - loss),
+            ..ValidationRow::default()
+        };
+        losses.iter().map(|&loss| stopper.observe(&row(loss))).collect()
+    }
+
+    /// The results with a patience of two validations.
     fn observed(losses: &[f64]) -> Vec<Option<String>> {
-        let rule = EarlyStopping { metric: Some(Monitor::LOSS), patience: 2, min_delta: 0.1 };
-        let mut patience = EarlyStopper::new(rule);
-        let row = |loss| ValidationRow { step: 1, epoch: 1, rows: 1, loss, ..ValidationRow::default() };
-        losses.iter().map(|&loss| patience.observe(&row(loss))).collect()
+        let metric = Some(Monitor::LOSS);
+        let rule = EarlyStopping { metric, patience: Some(2), min_delta: 0.1, stopping_threshold: None };
+        observed_by(rule, losses)
+    }
+
+    #[test]
+    fn a_threshold_ends_the_run_at_its_value() {
+        let rule = |metric, stopping_threshold| EarlyStopping {
+            metric: Some(metric),
+            patience: None,
+            min_delta: 10.0,
+            stopping_threshold: Some(stopping_threshold),
+        };
+        let words = |text: &str| Some(format!("early stopping: the validation {text}"));
+        // However small the improvement is.
+        let ended = observed_by(rule(Monitor::LOSS, 0.25), &[1.0, f64::NAN, f64::NEG_INFINITY, 0.26, 0.25]);
+        assert_eq!(ended[..4], [const { None }; 4]);
+        assert_eq!(ended[4], words("loss, 0.25, reached the threshold of 0.25"));
+        let ended = observed_by(rule(Monitor::ACCURACY, 0.75), &[1.0, 0.5, 0.125]);
+        assert_eq!(ended, [None, None, words("accuracy, 0.875, reached the threshold of 0.75")]);
     }
 
     #[test]

@@ -25,7 +25,6 @@ use crate::{
     host::{CoreWaits, page_faults},
     plan::{DeviceId, Trial},
     program::{Phase, Slice},
-    spec::Policy,
 };
 
 /// What [`train`] needs: the planned trial, its data and devices, and where events go.
@@ -236,15 +235,20 @@ impl<'a> TrainLoop<'a> {
         }
         let mut orders = Orders::new(self.trial);
         let mut goes_on = self.at.in_epoch;
-        while self.ended.is_none() && (goes_on || self.at.step < self.trial.steps) {
-            goes_on = false;
+        while goes_on || self.may_go_on() {
             if !self.at.in_epoch {
                 self.at.epoch += 1;
                 self.at.in_epoch = true;
             }
             let (first, epochs) = (self.rows_of_epoch(), self.stretch());
-            self.begin_stretch(&train, &mut orders, first, epochs)?;
-            self.steps_of_stretch(&train, first, epochs)?;
+            if std::mem::take(&mut goes_on) && first < self.trial.facts.train_rows {
+                // The state was saved before the validation that was due.
+                self.validate_if_due(validation.as_ref())?;
+            }
+            if self.ended.is_none() {
+                self.begin_stretch(&train, &mut orders, first, epochs)?;
+                self.steps_of_stretch(&train, validation.as_ref(), first, epochs)?;
+            }
             self.finish_stretch(validation.as_ref())?;
             self.send_events()?;
         }
@@ -261,18 +265,8 @@ impl<'a> TrainLoop<'a> {
 
     /// What follows a stretch's steps: its log rows, validation, a checkpoint.
     fn finish_stretch(&mut self, validation: Option<&(usize, Source)>) -> Result<(), Halt> {
-        let every = self.trial.spec.trainer.validate_every_epochs;
-        let validation = validation.filter(|_| every > 0 && self.at.epoch.is_multiple_of(every));
-        let logging = &self.trial.spec.logging;
-        if self.ended.is_none() && logging.policy == Policy::Buffered && logging.flush_every.is_none() {
-            // The host waits for a validation anyway.
-            if validation.is_some() {
-                self.flush()?
-            } else {
-                self.start_flush()?
-            }
-            self.check()?;
-        }
+        let validation = validation.filter(|_| self.is_validation_due());
+        self.flush_at_stop(validation.is_some())?;
         let is_whole = self.rows_of_epoch() == self.trial.facts.train_rows;
         if self.is_interrupted() || !is_whole {
             // Save before the epoch's row is written: a resumed run finishes the epoch and writes another row
@@ -308,8 +302,7 @@ impl<'a> TrainLoop<'a> {
     /// Every run ends with a validation, even within an epoch. A longer run would not have it at this step,
     /// so it comes after the state is saved, and the saved state does not include it.
     fn last_validation(&mut self, validation: Option<&(usize, Source)>) -> Result<(), Halt> {
-        let is_done = self.validated.last.as_ref().is_some_and(|row| row.step == self.at.step);
-        if let Some((rows, source)) = validation.filter(|_| !is_done && self.is_in_order()) {
+        if let Some((rows, source)) = validation.filter(|_| !self.is_validated() && self.is_in_order()) {
             self.validate(*rows, source)?;
             if self.is_interrupted() {
                 self.save_at_end()?;
@@ -319,11 +312,11 @@ impl<'a> TrainLoop<'a> {
     }
 
     /// Whether the run ends normally: by its planned length, `max_time` or early stopping.
-    fn is_in_order(&self) -> bool {
+    pub(super) fn is_in_order(&self) -> bool {
         matches!(self.ended, None | Some((Status::Finished, _)))
     }
 
-    fn is_interrupted(&self) -> bool {
+    pub(super) fn is_interrupted(&self) -> bool {
         matches!(self.ended, Some((Status::Interrupted, _)))
     }
 

@@ -1,7 +1,11 @@
 //! Runs on several devices of which some fail: what the run reports, which rows it keeps, and whom it waits
 //! for.
 
-use std::{collections::BTreeSet, sync::Mutex, time::Duration};
+use std::{
+    collections::BTreeSet,
+    sync::{Mutex, atomic::Ordering},
+    time::Duration,
+};
 
 use super::*;
 use crate::{
@@ -62,15 +66,9 @@ const SHORT: Duration = Duration::from_secs(2);
 /// A run on devices with these faults; returns its number of training rows too. `limits`: how long devices
 /// wait for each other, and how long answers are waited for.
 fn run(faults: &[Option<Fault>], policy: &str, limits: [Duration; 2]) -> (Trained, usize) {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("x.toml");
-    std::fs::write(&path, SPEC).unwrap();
     let overrides = [format!("logging.policy={policy}"), format!("devices.num_gpus={}", faults.len())];
-    let experiment = spec::load(&path, &overrides).unwrap_or_else(|_| panic!("a spec"));
-    let spec = &experiment.trials[0].spec;
-    let dataset = data::open(&spec.data, Task::Regression, 0, u64::MAX).expect("data");
     let machine = Machine::typical(vec![Gpu::virtual_of(1 << 30); faults.len()], 1 << 30);
-    let trial = plan(spec, dataset.facts(), &machine, 1).expect("a plan");
+    let (trial, dataset) = planned(&overrides, &machine);
     let names = trial.devices.used_names();
     let (handles, abort) = shared(names.clone(), limits[0]);
     let device = |(((programs, shared), name), fault): (((&_, _), &String), &Option<Fault>)| {
@@ -97,12 +95,71 @@ fn run(faults: &[Option<Fault>], policy: &str, limits: [Duration; 2]) -> (Traine
     (trained.expect("somebody listens"), rows)
 }
 
-/// On a machine with these rates the hand-over of blocks, which belongs to logging, is all the time of the steps.
-#[test]
-fn a_saved_state_has_the_time_of_logging_that_a_finished_run_has() {
+fn planned(overrides: &[String], machine: &Machine) -> (Trial, Dataset) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("x.toml");
     std::fs::write(&path, SPEC).unwrap();
+    let experiment = spec::load(&path, overrides).unwrap_or_else(|_| panic!("a spec"));
+    let spec = &experiment.trials[0].spec;
+    let dataset = data::open(&spec.data, Task::Regression, 0, u64::MAX).expect("data");
+    let trial = plan(spec, dataset.facts(), machine, 1).expect("a plan");
+    (trial, dataset)
+}
+
+/// A run on the CPU from its beginning or from a saved state; returns its validations, by step and epoch, and the states that it
+/// saved.
+fn run_on_cpu(
+    (trial, dataset): &(Trial, Dataset),
+    resumed: Option<SavedState>,
+    stop: &StopFlag,
+) -> (Trained, Vec<(u64, u64, f64)>, Vec<SavedState>) {
+    let setup = CpuSetup::cpu(Clone::clone(&*trial.programs), 1, 0, ThreadMode::Team);
+    let device = Device::new("cpu", Box::new(CpuExecutor::new(setup).expect("an executor")));
+    let group = DeviceGroup::new(vec![device], Abort::nothing(), FOR_EVER).expect("a device");
+    let first = || initial_values(&trial.spec.model.init, &trial.programs.layout, 0, None);
+    let initial = resumed.as_ref().map_or_else(first, |saved| saved.arrays.values.clone());
+    let (mut rows, mut states) = (Vec::new(), Vec::new());
+    let mut emit = |events: Vec<Event>| {
+        for event in events {
+            match event {
+                Event::Validation(row) => rows.push((row.step, row.epoch, row.loss)),
+                Event::Checkpoint(own) => {
+                    let arrays = (*own.arrays).clone();
+                    states.push(SavedState { facts: own.facts, arrays, costs: Vec::new() });
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    };
+    let trained = train(TrainSetup { trial, dataset, group, initial, resumed, stop, emit: &mut emit });
+    (trained.expect("somebody listens"), rows, states)
+}
+
+/// A signal ends a run after its first step, before the validation that is due: the state has none, and the run that goes on takes
+/// it first.
+#[test]
+fn a_validation_that_a_signal_prevented_comes_first() {
+    let machine = Machine::typical(Vec::new(), 1 << 30);
+    let overrides = ["devices.num_gpus=0", "trainer.max_epochs=2", "trainer.validate_every_steps=1"];
+    let job = planned(&overrides.map(str::to_owned), &machine);
+    let (whole, expected, _) = run_on_cpu(&job, None, &StopFlag::default());
+    let steps: Vec<[u64; 2]> = expected.iter().map(|row| [row.0, row.1]).collect();
+    assert_eq!(steps, [[1, 1], [2, 1], [3, 1], [4, 2], [5, 2], [6, 2]]);
+    let stop = StopFlag::default();
+    stop.number.store(15, Ordering::Relaxed);
+    let (ended, rows, mut states) = run_on_cpu(&job, None, &stop);
+    assert_eq!((ended.outcome.status, rows, states.len()), (Status::Interrupted, vec![], 1));
+    let facts = &states[0].facts;
+    assert_eq!((facts.step, facts.in_epoch, &facts.validation), (1, true, &None));
+    let (resumed, rows, _) = run_on_cpu(&job, states.pop(), &StopFlag::default());
+    assert_eq!(rows, expected);
+    assert_eq!((resumed.values, resumed.best), (whole.values, whole.best));
+}
+
+/// On a machine with these rates the hand-over of blocks, which belongs to logging, is all the time of the steps.
+#[test]
+fn a_saved_state_has_the_time_of_logging_that_a_finished_run_has() {
     let overrides = [
         "devices.num_gpus=0",
         "checkpoint.every_epochs=50",
@@ -111,34 +168,17 @@ fn a_saved_state_has_the_time_of_logging_that_a_finished_run_has() {
         "trainer.max_epochs=100",
         "model.layers=[{ linear = { out_features = 2048 } }, { linear = { out_features = 1 } }]",
     ];
-    let experiment = spec::load(&path, &overrides.map(str::to_owned)).unwrap_or_else(|_| panic!("a spec"));
-    let spec = &experiment.trials[0].spec;
-    let dataset = data::open(&spec.data, Task::Regression, 0, u64::MAX).expect("data");
     let mut machine = Machine::typical(Vec::new(), 1 << 30);
     let fast =
         MachineRates { flops_per_s: 1e18, elementwise_per_s: 1e18, instruction_s: 0.0, ..machine.rates };
     machine.rates = MachineRates { cache_bytes_per_s: 1e18, memory_bytes_per_s: 1e18, block_s: 1e6, ..fast };
-    let trial = plan(spec, dataset.facts(), &machine, 1).expect("a plan");
-    let setup = CpuSetup::cpu(Clone::clone(&*trial.programs), 1, 0, ThreadMode::Team);
-    let device = Device::new("cpu", Box::new(CpuExecutor::new(setup).expect("an executor")));
-    let group = DeviceGroup::new(vec![device], Abort::nothing(), FOR_EVER).expect("a device");
-    let initial = initial_values(&trial.spec.model.init, &trial.programs.layout, 0, None);
-    let mut saved = Vec::new();
-    let mut emit = |events: Vec<Event>| {
-        saved.extend(events.into_iter().filter_map(|event| match event {
-            Event::Checkpoint(checkpoint) => Some(checkpoint.facts),
-            _ => None,
-        }));
-        Ok(())
-    };
-    let stop = StopFlag::default();
-    let (trial, dataset, stop) = (&trial, &dataset, &stop);
-    let trained = train(TrainSetup { trial, dataset, group, initial, resumed: None, stop, emit: &mut emit });
-    let outcome = trained.expect("somebody listens").outcome;
+    let job = planned(&overrides.map(str::to_owned), &machine);
+    let (trained, _, states) = run_on_cpu(&job, None, &StopFlag::default());
+    let (trial, outcome) = (&job.0, trained.outcome);
     let of =
         |phase| outcome.timing.iter().filter(|row| row.phase == phase).map(|row| row.total_s).sum::<f64>();
     let least_s = trial.lower_bound.of_steps(1, trial.steps, 0).total_s();
-    let last = saved.last().expect("a checkpoint");
+    let last = &states.last().expect("a checkpoint").facts;
     assert_eq!(last.step, trial.steps);
     let handed_over = of("step") - least_s;
     assert!(last.logging_s > of("log").max(handed_over), "{} of {handed_over}", last.logging_s);

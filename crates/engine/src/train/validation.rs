@@ -19,6 +19,42 @@ use crate::{
 };
 
 impl TrainLoop<'_> {
+    /// Optimizer steps between two validations; 0 for none.
+    fn validation_interval(&self) -> u64 {
+        self.trial.spec.trainer.validate_every.steps(self.trial.steps_per_epoch)
+    }
+
+    /// The most steps that may run before the next validation is due.
+    pub(super) fn steps_to_validation(&self) -> usize {
+        match self.validation_interval() {
+            0 => usize::MAX,
+            every => usize::try_from(every - self.at.step % every).unwrap_or(usize::MAX),
+        }
+    }
+
+    /// The most validations that `steps` steps may meet.
+    pub(super) fn validations_within(&self, steps: usize) -> u64 {
+        (steps as u64).div_ceil(self.validation_interval().max(1))
+    }
+
+    /// Whether one is due after this step. A resumed run may have it already.
+    pub(super) fn is_validation_due(&self) -> bool {
+        let every = self.validation_interval();
+        every > 0 && self.at.step.is_multiple_of(every) && !self.is_validated()
+    }
+
+    /// Whether this step's parameters were validated.
+    pub(super) fn is_validated(&self) -> bool {
+        self.validated.last.as_ref().is_some_and(|row| row.step == self.at.step)
+    }
+
+    /// The validation that is due between two steps of a stretch, if one is.
+    pub(super) fn validate_if_due(&mut self, validation: Option<&(usize, Source)>) -> Result<(), Halt> {
+        let Some((rows, source)) = validation.filter(|_| self.is_validation_due()) else { return Ok(()) };
+        self.flush_at_stop(true)?;
+        if self.is_in_order() { self.validate(*rows, source) } else { Ok(()) }
+    }
+
     /// Runs one pass. If a signal interrupts it, no row is recorded.
     pub(super) fn validate(&mut self, rows: usize, source: &Source) -> Result<(), Halt> {
         // The wait for unfinished training steps is not validation time.
@@ -53,16 +89,21 @@ impl TrainLoop<'_> {
         self.keep_best(&row)?;
         let end = self.log_begins();
         self.clock.record_between(Phase::Validation, start, end);
-        if let Some(why) = self.validated.stopper.as_mut().and_then(|p| p.observe(&row)) {
+        self.judge(&row);
+        self.validated.last = Some(row.clone());
+        self.outbox.events.extend(self.metric_buffer.hold(row).map(Event::Validation));
+        self.log_ends(end, Duration::ZERO);
+        Ok(())
+    }
+
+    /// What follows from a validation for the steps after it.
+    fn judge(&mut self, row: &ValidationRow) {
+        if let Some(why) = self.validated.stopper.as_mut().and_then(|stopper| stopper.observe(row)) {
             self.ended = Some((Status::Finished, Some(why)));
         }
         if !row.loss.is_finite() {
             self.diverge("validation loss");
         }
-        self.validated.last = Some(row.clone());
-        self.outbox.events.extend(self.metric_buffer.hold(row).map(Event::Validation));
-        self.log_ends(end, Duration::ZERO);
-        Ok(())
     }
 
     /// `None` if no metric needs the predictions, which then stay on the devices.

@@ -118,7 +118,8 @@ pub(super) fn progress(run: &Run, is_over: bool) -> String {
     {
         parts.push(format!("step {}", units::count(step)));
         parts.push(format!("{} steps/s", units::rate(step as f64 / elapsed_s)));
-        let epochs = epoch as f64 - if is_validation { 0.0 } else { 1.0 };
+        let ends_epoch = is_validation && run.axis("trainer.validate_every_steps").is_none();
+        let epochs = epoch as f64 - if ends_epoch { 0.0 } else { 1.0 };
         let rest = |planned: Option<f64>, done: f64| {
             planned.filter(|_| done > 0.0).map(|planned| elapsed_s / done * (planned - done))
         };

@@ -4,7 +4,7 @@
 use crate::{
     event::Confusion,
     plan::{Footprint, TargetSpread, Trial, global_batch},
-    spec::{Curve, Interval, Placement, Policy, Rule, Scaling, Source},
+    spec::{Curve, Interval, Placement, Policy, Rule, Scaling, Source, ValidateEvery},
     units::{self, count, counted},
 };
 
@@ -185,25 +185,31 @@ fn epochs(trial: &Trial) -> u64 {
     trial.steps.div_ceil(trial.steps_per_epoch)
 }
 
-/// `validate_every` beyond the length of the run, or without validation rows. No warning for the default of
-/// once per epoch.
+/// `validate_every_epochs` or `validate_every_steps` beyond the length of the run, or without validation rows. No warning for the
+/// default of once per epoch.
 fn validate_every(trial: &Trial) -> Option<String> {
-    let (every, epochs) = (trial.spec.trainer.validate_every_epochs, epochs(trial));
+    let rule = &trial.spec.trainer.validate_every;
+    let (every, all, thing) = match *rule {
+        ValidateEvery::Epochs(every) => (every, epochs(trial), "epoch"),
+        ValidateEvery::Steps(every) => (every, trial.steps, "step"),
+    };
     let why = match trial.facts.validation_rows {
-        0 if every > 1 => "there is no row to validate on: nothing is validated".to_owned(),
-        1.. if every > epochs => {
-            format!("the run takes {}: it validates once, at its end", counted(epochs, "epoch"))
+        0 if !matches!(rule, ValidateEvery::Epochs(0 | 1)) => {
+            "there is no row to validate on: nothing is validated".to_owned()
+        }
+        1.. if every > all => {
+            format!("the run takes {}: it validates once, at its end", counted(all, thing))
         }
         _ => return None,
     };
-    Some(format!("`trainer.validate_every_epochs` is {}, and {why}", count(every)))
+    Some(format!("`trainer.{}` is {}, and {why}", rule.name(), count(every)))
 }
 
 /// Early stopping with too much patience to ever stop this run: the first validation always counts as an
 /// improvement, and after the last one the run ends anyway.
 fn patience(trial: &Trial) -> Option<String> {
-    let patience = trial.spec.trainer.early_stopping.as_ref()?.patience;
-    let validations = epochs(trial).div_ceil(trial.spec.trainer.validate_every_epochs.max(1));
+    let rule = trial.spec.trainer.early_stopping.as_ref()?;
+    let (patience, validations) = (rule.patience?, trial.validations());
     if patience.max(1).saturating_add(1) < validations {
         return None;
     }
@@ -213,9 +219,11 @@ fn patience(trial: &Trial) -> Option<String> {
         more => format!("{} times", count(more)),
     };
     let patience = count(patience);
-    Some(format!(
-        "`trainer.early_stopping.patience` is {patience}, and the run validates {times}: it is never stopped early"
-    ))
+    let stops = match rule.stopping_threshold {
+        None => "it is never stopped early",
+        Some(_) => "only the threshold stops it early",
+    };
+    Some(format!("`trainer.early_stopping.patience` is {patience}, and the run validates {times}: {stops}"))
 }
 
 /// `flush_every` with a logging policy that has no blocks.

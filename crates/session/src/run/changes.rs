@@ -4,7 +4,7 @@ use crate::spec::{Source, Spec};
 
 /// Keys that may change when a run is resumed: how long it lasts, what is recorded, and where it runs. So may the
 /// [places of its data](Source::names_file), which must be the same data. `docs/checkpoints.md` has this list.
-const MAY_CHANGE: [&str; 19] = [
+const MAY_CHANGE: [&str; 20] = [
     "description",
     "devices.num_gpus",
     "devices.use",
@@ -17,6 +17,7 @@ const MAY_CHANGE: [&str; 19] = [
     "trainer.max_time",
     "trainer.early_stopping.patience",
     "trainer.early_stopping.min_delta",
+    "trainer.early_stopping.stopping_threshold",
     "trainer.restore_best",
     "checkpoint",
     "logging.flush_every",

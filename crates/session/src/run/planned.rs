@@ -14,7 +14,7 @@ use crate::{
     host::load::Watch,
     plan::{Machine, PlanError, ResolvedDevices},
     record::{DataFacts, EventSender, GitQuery, RecordError, RunDir, RunFiles, StepFacts, Verbosity},
-    spec::Monitor,
+    spec::{Halving, Monitor},
     train::StopFlag,
 };
 
@@ -227,6 +227,11 @@ pub trait Planned: Sized + Send + Sync {
     }
 
     fn epochs(&self) -> Option<u64> {
+        None
+    }
+
+    /// Why its first rung has no validation, and a hint, if it has none.
+    fn unjudged(&self, _: Halving) -> Option<[String; 2]> {
         None
     }
 

@@ -33,7 +33,13 @@ pub fn prepare<P: Planned>(
     let mut prepared: Vec<Prepared<P>> = Vec::with_capacity(experiment.trials.len());
     for trial in &experiment.trials {
         match P::plan(&trial.spec, shared, machine, threads) {
-            Ok(planned) => prepared.push(Prepared::Run(Box::new(planned))),
+            Ok(planned) => {
+                let unjudged = experiment.stop.and_then(|halving| planned.unjudged(halving));
+                problems.extend(unjudged.map(|[why, hint]| {
+                    (trial.index, Problem::at_key("sweep.stop", format!("`sweep.stop`: {why}")).hint(hint))
+                }));
+                prepared.push(Prepared::Run(Box::new(planned)));
+            }
             Err(PlanError::Missing(problem)) => prepared.push(Prepared::Missing(Box::new(problem))),
             Err(PlanError::Problems(found)) => {
                 problems.extend(found.into_iter().map(|p| (trial.index, p)));

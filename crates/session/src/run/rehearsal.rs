@@ -12,7 +12,7 @@ use crate::{
     host::load::{self, Use},
     plan::Trial,
     record::RowLengths,
-    spec::Rule,
+    spec::{Rule, ValidateEvery},
     train::StopFlag,
 };
 
@@ -158,7 +158,7 @@ fn shortened(trial: &Trial, about_s: f64) -> Trial {
     let most_s = LONGEST_ROUND_S.max(STEPS_OF_ROUND * about_s);
     (spec.trainer.max_time, spec.trainer.early_stopping) = (Some(Duration::from_secs_f64(most_s)), None);
     if pass_s > ROUND_S {
-        spec.trainer.validate_every_epochs = 0;
+        spec.trainer.validate_every = ValidateEvery::NEVER;
     }
     (spec.checkpoint, spec.logging.trace) = (None, false);
     short

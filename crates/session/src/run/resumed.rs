@@ -64,10 +64,14 @@ impl Resumed {
         let stopped = trial.spec.trainer.early_stopping.clone().and_then(|rule| {
             let mut stopper = EarlyStopper::new(rule);
             stopper.seen = facts.early_stopping;
-            stopper.exhausted()
+            let reached = facts.validation.as_ref().and_then(|row| stopper.reached(row));
+            let [another, larger] = [
+                "for more of it, name another `trainer.early_stopping.stopping_threshold` after it",
+                "for more of it, name a larger `trainer.early_stopping.patience` after it",
+            ];
+            reached.map(|why| (why, another)).or_else(|| Some((stopper.exhausted()?, larger)))
         });
-        if let Some(why) = stopped.filter(|_| folder.has_finished()) {
-            let hint = "for more of it, name a larger `trainer.early_stopping.patience` after it";
+        if let Some((why, hint)) = stopped.filter(|_| folder.has_finished()) {
             return refuse(format!("`{path}` has finished by {why}"), hint);
         }
         // Check this before anything in the folder is changed.

@@ -15,12 +15,30 @@ use super::{planned::Planned, prepare::Prepared, rung::Rung};
 use crate::{
     event::{Outcome, Status},
     host::lock,
+    plan::Trial,
     random::mix,
     record::{Claims, JointLines, RecordError, RunDir, SWEEP_FILE, SweepLock, last_validated},
-    spec::{Halving, Monitor},
+    spec::{Halving, Monitor, ValidateEvery},
     train::StopFlag,
     units,
 };
+
+/// Why no validation stands at the first rung of a trial that validates by steps, and a hint, if none does. Each later rung is a
+/// multiple of the first.
+pub(super) fn no_validation_at_rung(trial: &Trial, halving: Halving) -> Option<[String; 2]> {
+    let ValidateEvery::Steps(every) = trial.spec.trainer.validate_every else { return None };
+    let rung = halving.rungs(trial.epochs()?).next()?;
+    let step = rung.saturating_mul(trial.steps_per_epoch);
+    let [rung, at, interval] = [rung, step, every].map(units::count);
+    (!step.is_multiple_of(every)).then(|| {
+        [
+            format!(
+                "no validation stands at epoch {rung}, step {at}: `trainer.validate_every_steps` is {interval}"
+            ),
+            format!("set it to a divisor of {at}, or `trainer.validate_every_epochs = 1`"),
+        ]
+    })
+}
 
 const FILE: &str = "rungs.csv";
 const HEAD: &str = "epochs,trial,value,goes_on\n";

@@ -17,6 +17,7 @@ use super::{
     engine_trials::{useful_threads, warm_up},
     hosts::wait_for_ranks,
     resumed::Resumed,
+    rungs::no_validation_at_rung,
     sweep_engine::settle_together,
 };
 use crate::{
@@ -28,7 +29,7 @@ use crate::{
         self, CheckpointIdentity, DataFacts, EventSender, RecordError, RunDir, RunFiles, TrainingFiles,
         write_model,
     },
-    spec::{self, GpuCount, Init, Monitor, OnMissing, Problem, Request, Spec},
+    spec::{self, GpuCount, Halving, Init, Monitor, OnMissing, Problem, Request, Spec},
     train::{self, DeviceGroup, StopFlag, Trained, initial_values},
 };
 
@@ -165,6 +166,10 @@ impl Planned for Trial {
 
     fn epochs(&self) -> Option<u64> {
         Some(self.steps.div_ceil(self.steps_per_epoch.max(1)))
+    }
+
+    fn unjudged(&self, halving: Halving) -> Option<[String; 2]> {
+        no_validation_at_rung(self, halving)
     }
 
     fn monitor(&self) -> Option<Monitor> {

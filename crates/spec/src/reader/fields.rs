@@ -175,13 +175,16 @@ impl<'a> Fields<'a> {
 
     /// Checks a rule between declared fields.
     pub fn rule(&mut self, rule: Rule) {
-        let (Rule::Exclude(a, b) | Rule::Together(a, b)) = rule;
+        let (Rule::Exclude(a, b) | Rule::Together(a, b) | Rule::Either(a, b)) = rule;
         match (&mut self.at, rule) {
             (At::Schema(schema), Rule::Exclude(..)) => {
                 push(schema, "allOf", json!({ "not": { "required": [a, b] } }));
             }
             (At::Schema(schema), Rule::Together(..)) => {
                 push(schema, "allOf", json!({ "dependentRequired": { a: [b], b: [a] } }));
+            }
+            (At::Schema(schema), Rule::Either(..)) => {
+                push(schema, "allOf", json!({ "anyOf": [{ "required": [a] }, { "required": [b] }] }));
             }
             (At::Node(_), _) => match (self.entry(a).cloned(), self.entry(b).cloned(), rule) {
                 (Some(x), Some(y), Rule::Exclude(..)) => {
@@ -195,6 +198,10 @@ impl<'a> Fields<'a> {
                     let problem =
                         Problem::new(entry.key_span.place(), format!("`{path}` needs `{other}` beside it"));
                     self.reading.report(path, problem);
+                }
+                (None, None, Rule::Either(..)) => {
+                    let message = format!("`{}` needs `{a}` or `{b}`", self.reading.path_to(None));
+                    self.missing.push((vec![a, b], message, None));
                 }
                 _ => {}
             },

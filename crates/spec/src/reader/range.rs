@@ -70,4 +70,6 @@ pub(crate) enum Rule {
     Exclude(&'static str, &'static str),
     /// Both must be given, or neither.
     Together(&'static str, &'static str),
+    /// At least one of them must be given.
+    Either(&'static str, &'static str),
 }

@@ -1,7 +1,7 @@
 //! `sweep.stop`: ends unpromising trials early.
 
 use super::super::{
-    LabSpec, Spec,
+    LabSpec, Spec, ValidateEvery,
     reader::{choices, count, table},
 };
 
@@ -66,11 +66,13 @@ pub(crate) trait Judged {
 impl Judged for Spec {
     fn check(&self, halving: &Halving) -> Result<(), [String; 2]> {
         let refuse = |why: String, hint: &str| Err([why, hint.to_owned()]);
-        let every = self.trainer.validate_every_epochs;
         if !self.data.has_validation() {
             return refuse("trials have no rows to validate on".to_owned(), &self.data.set_aside());
         }
-        if every == 0 || !halving.min_epochs.is_multiple_of(every) {
+        // Of validations by steps, only the plan knows where they stand.
+        if let ValidateEvery::Epochs(every) = self.trainer.validate_every
+            && (every == 0 || !halving.min_epochs.is_multiple_of(every))
+        {
             let why = format!("no validation stands at epoch {}", halving.min_epochs);
             return refuse(why, "set `trainer.validate_every_epochs = 1`");
         }
@@ -78,7 +80,7 @@ impl Judged for Spec {
     }
 
     fn check_value(&self) -> Result<(), [String; 2]> {
-        if self.trainer.validate_every_epochs > 0 && self.data.has_validation() {
+        if self.trainer.validate_every != ValidateEvery::NEVER && self.data.has_validation() {
             return Ok(());
         }
         let hint =

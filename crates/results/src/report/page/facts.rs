@@ -54,9 +54,14 @@ impl Content<'_> {
 
     /// Which rows the confusion matrix of a run's folder counts.
     pub(super) fn rows_of_confusion(&self, rows: u64) -> String {
-        let epoch = self.comparison.runs[0].figure("best_epoch");
+        let run = &self.comparison.runs[0];
+        let (unit, column) = match run.axis("trainer.validate_every_steps") {
+            None => ("epoch", "best_epoch"),
+            Some(_) => ("step", "best_step"),
+        };
+        let best = run.figure(column);
         let weights =
-            epoch.map(|epoch| format!(", by the best weights, after epoch {epoch}")).unwrap_or_default();
+            best.map(|best| format!(", by the best weights, after {unit} {best}")).unwrap_or_default();
         format!("{} validation rows{weights}", units::count(rows))
     }
 }

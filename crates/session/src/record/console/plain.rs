@@ -53,6 +53,8 @@ pub(super) fn share(header: &Header, progress: &Progress) -> f64 {
 #[derive(Default)]
 pub(super) struct PrintInterval {
     last_s: f64,
+    /// The step of the last line of a validation.
+    last_step: u64,
 }
 
 /// Seconds between two lines of progress: a twentieth of a short time limit.
@@ -70,17 +72,20 @@ impl PrintInterval {
         due
     }
 
-    /// All validations of a short run; about twenty of a long one, including the last. A run limited by time
-    /// has an unknown number of epochs, so its validations are printed at the rate of progress lines.
+    /// All validations of a short run; about twenty of a long one, including the last, also where many are within an epoch. A run
+    /// limited by time has an unknown number of epochs, so its validations are printed at the rate of progress lines.
     pub(super) fn validation_is_due(&mut self, header: &Header, row: &ValidationRow) -> bool {
         let stride = header.epochs_planned.div_ceil(LINES).max(1);
-        let by_count = row.epoch.is_multiple_of(stride) || row.epoch >= header.epochs_planned;
+        let is_last_epoch = row.epoch >= header.epochs_planned;
+        let is_apart = row.step.saturating_sub(self.last_step) >= header.steps_planned / LINES
+            || is_last_epoch && row.step >= header.steps_planned;
+        let by_count = (row.epoch.is_multiple_of(stride) || is_last_epoch) && is_apart;
         let by_time = header
             .max_time_s
             .is_some_and(|most| row.elapsed_s - self.last_s >= between_s(header) || row.elapsed_s >= most);
         let due = by_count || by_time;
         if due {
-            self.last_s = row.elapsed_s;
+            (self.last_s, self.last_step) = (row.elapsed_s, row.step);
         }
         due
     }
@@ -117,6 +122,18 @@ mod tests {
         assert_eq!(reported(3), [1, 2, 3]);
         assert_eq!(reported(25), [2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 25]);
         assert_eq!(reported(1000), (1..=20).map(|n| n * 50).collect::<Vec<u64>>());
+    }
+
+    #[test]
+    fn a_long_epoch_has_twenty_lines_of_validations() {
+        let header = Header { epochs_planned: 2, steps_planned: 1003, ..sample::header() };
+        let mut pace = PrintInterval::default();
+        let is_due = |&step: &u64| {
+            let row = ValidationRow { step, epoch: step.div_ceil(502), rows: 1, ..ValidationRow::default() };
+            pace.validation_is_due(&header, &row)
+        };
+        let printed: Vec<u64> = (10..=1000).step_by(10).chain([1003]).filter(is_due).collect();
+        assert_eq!(printed, (1..=20).map(|n| n * 50).chain([1003]).collect::<Vec<u64>>());
     }
 
     #[test]
