@@ -130,13 +130,14 @@ fn table(schema: &Json) -> BoxedStrategy<Json> {
 }
 
 /// Rules between fields, which the schema does not express.
-const RULES: [&str; 33] = [
+const RULES: [&str; 34] = [
     "needs exactly one of",
     "nesterov momentum requires",
     "does not come after",
     "is above the highest",
     "every curve but the last",
     "the last curve lasts",
+    "a plateau lasts to the end",
     "is named twice",
     "cannot train together",
     "each process of several trains on its CPU or on one GPU",

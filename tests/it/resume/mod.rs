@@ -109,7 +109,7 @@ fn goes_on_from_each(place: &Sandbox, arguments: &[&str], on: &dyn Fn(&mut Comma
 #[test]
 fn a_run_goes_on_from_each_of_its_checkpoints() {
     let place = Sandbox::new(SPEC);
-    let cases: [(&[&str], usize); 9] = [
+    let cases: [(&[&str], usize); 11] = [
         (&["checkpoint.every_steps=5"], 9),
         (&["checkpoint.every_steps=1", "trainer.max_steps=17"], 17),
         (&["checkpoint={}"], 6),
@@ -127,6 +127,24 @@ fn a_run_goes_on_from_each_of_its_checkpoints() {
         (
             &["checkpoint.every_steps=3", "trainer.early_stopping={ patience = 2 }", "optimizer.adam.lr=0.5"],
             0,
+        ),
+        (
+            &[
+                "checkpoint.every_steps=5",
+                "schedule.plateau={ factor = 0.5, patience = 0, threshold = 0.1, cooldown = 1 }",
+                "logging.metrics=[\"loss\", \"lr\"]",
+                "trainer.max_epochs=12",
+            ],
+            17,
+        ),
+        (
+            &[
+                "checkpoint.every_epochs=1",
+                "schedule={ interval = \"epoch\", chain = [{ steps = 2, linear = {} }, \
+                 { plateau = { factor = 0.9, patience = 0, threshold = 0.5, metric = \"validation.r2\" } }] }",
+                "logging.metrics=[\"loss\", \"lr\"]",
+            ],
+            6,
         ),
         (
             &[

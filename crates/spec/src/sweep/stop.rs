@@ -84,7 +84,7 @@ impl Judged for Spec {
         if metric.is_of_numbers() && self.model.loss.classifies() {
             return refuse(format!("{metric} needs numeric targets"), "set `metric = \"validation.loss\"`");
         }
-        let is_monitored = || self.trainer.monitors().any(|(_, monitor)| monitor == halving.metric);
+        let is_monitored = || self.monitors().any(|(_, monitor)| monitor == halving.metric);
         let is_measured = match halving.metric.target() {
             Some(_) => is_monitored(),
             None => !metric.needs_predictions() || self.scores().contains(&metric),
