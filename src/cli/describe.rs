@@ -7,7 +7,7 @@ use crate::{
     program::StepSource,
     record::{self, cause, devices_in_words, text_table, too_busy},
     run::{Rehearsal, Unmeasured, bf16_unit},
-    spec::{Every, Rule},
+    spec::{Every, Monitor, Rule},
     train::LrScheduler,
     units,
 };
@@ -309,7 +309,16 @@ fn optimizer(trial: &Trial) -> String {
     let short = |lr: f64| units::exact(format!("{lr:.3e}").parse().unwrap_or(lr));
     let [first, most, end] = [lr_at(0), all.fold(0.0, f64::max), lr_at(last)].map(short);
     let most = if most == first { String::new() } else { format!(", at most {most}") };
-    format!("{name}, lr {first} at first{most}, {end} at the end: {}", curves.join(", then "))
+    let end = match schedule.plateau() {
+        Some((_, plateau)) => {
+            let validations = units::counted(plateau.patience, "validation");
+            let metric = plateau.metric.unwrap_or(Monitor::LOSS).column();
+            let factor = units::exact(plateau.factor);
+            format!("times {factor} after more than {validations} without a better {metric}")
+        }
+        None => format!("{end} at the end"),
+    };
+    format!("{name}, lr {first} at first{most}, {end}: {}", curves.join(", then "))
 }
 
 /// `448 FLOP`, `26.75 kFLOP`.

@@ -163,12 +163,14 @@ fn a_short_name_is_met_with_the_key() {
     for (typed, hint) in [
         ("lr=0.1", "did you mean `optimizer.sgd.lr`?"),
         ("max_epochs=3", "did you mean `trainer.max_epochs`?"),
-        ("patience=3", "did you mean `trainer.early_stopping.patience`?"),
+        ("patience=3", "did you mean `schedule.plateau.patience` or `trainer.early_stopping.patience`?"),
+        ("schedule.plateau.mode=max", "did you mean `metric`?"),
+        ("schedule.reduce_lr_on_plateau.factor=0.5", "did you mean `plateau`?"),
         ("optimizer.batch_size=3", "did you mean `data.batch_size`?"),
         ("learning_rate=0.1", "did you mean `optimizer.sgd.lr`?"),
         ("batch=16", "did you mean `data.batch_size`?"),
         ("max_epoch=3", "did you mean `trainer.max_epochs`?"),
-        ("patiense=3", "did you mean `trainer.early_stopping.patience`?"),
+        ("patiense=3", "did you mean `schedule.plateau.patience` or `trainer.early_stopping.patience`?"),
         (
             "optimizer.sgd.lr=[1e-3,1e-2]",
             "to try each value, write `optimizer.sgd.lr=0.001,0.01` after the spec, or `[sweep] grid`",

@@ -44,6 +44,7 @@ mod new_csv_markers;
 mod new_csv_rows;
 mod notebooks;
 mod parity;
+mod plateau;
 mod plot;
 mod predict;
 mod process;

@@ -129,6 +129,8 @@ cases! {
     schedule_one_cycle_plain_sgd: 1e-5;
     schedule_one_cycle_still: 1e-5;
     schedule_one_cycle_rmsprop: 1e-4;
+    schedule_plateau: 1e-5;
+    schedule_plateau_after_warm_up: 1e-4;
     schedule_step: 1e-5;
     sgd: 1e-4;
     sgd_momentum: 1e-4;

@@ -140,6 +140,20 @@ def make_schedule(spec, optimizer, steps, epochs):
     return lr_scheduler.SequentialLR(optimizer, curves, milestones[:-1]), by_epoch
 
 
+def make_plateau(spec, optimizer):
+    """The scheduler that judges validations, or `None`; its metric, and the steps before it begins. It is taken out of the
+    schedule, whose rest does not change the rate once those steps are over."""
+    schedule = spec.get("schedule", {})
+    chain = schedule.get("chain", [schedule])
+    if "plateau" not in chain[-1]:
+        return None, None, 0
+    options = dict(chain.pop()["plateau"]) if "chain" in schedule else dict(schedule.pop("plateau"))
+    metric = options.pop("metric", "validation.loss").removeprefix("validation.")
+    mode = "min" if metric == "loss" else "max"
+    first = sum(link["steps"] for link in chain if link)
+    return lr_scheduler.ReduceLROnPlateau(optimizer, mode=mode, **options), metric, first
+
+
 def norm(tensors):
     return torch.linalg.vector_norm(torch.cat([t.detach().flatten() for t in tensors]))
 
@@ -161,6 +175,7 @@ def make_case(folder):
     save_file(model.state_dict(), folder / "init.safetensors")
     optimizer = make_optimizer(spec, model)
     epochs = spec["trainer"]["max_epochs"]
+    plateau, watched, first_judged = make_plateau(spec, optimizer)
     schedule, by_epoch = make_schedule(spec, optimizer, epochs * -(-len(x) // batch), epochs)
     clip = spec["trainer"].get("gradient_clip_val", 0.0)
     metrics = spec["logging"]["metrics"]
@@ -193,6 +208,8 @@ def make_case(folder):
                 if "accuracy" in metrics:
                     known["accuracy"] = short(accuracy(prediction, validation[1]))
             lines.append([step, "validation"] + [known.get(metric, "") for metric in metrics])
+            if plateau and step > first_judged:
+                plateau.step(float(known[watched]))
     with open(folder / "steps.csv", "w", newline="") as file:
         rows = csv.writer(file, lineterminator="\n")
         rows.writerow(["step", "split"] + metrics)

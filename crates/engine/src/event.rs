@@ -5,7 +5,8 @@ mod checkpoint;
 mod lab;
 
 pub use checkpoint::{
-    BestSoFar, Checkpoint, CheckpointFacts, EarlyStoppingState, EpochLoss, SavedState, StateArrays,
+    BestSoFar, Checkpoint, CheckpointFacts, EarlyStoppingState, EpochLoss, PlateauState, SavedState,
+    StateArrays,
 };
 pub use lab::{CopyRow, Norms, ProductRow, Spread, StepRow, StepStatus, Together};
 

@@ -70,8 +70,8 @@ pub use problem::{Location, Problem};
 pub use refit::{Length, Refit, path_override, with_full_paths};
 pub use replaced::replaced;
 pub use schedule::{
-    Anneal, Cosine, Curve, Exponential, Interval, LinearRamp, MultiStep, OneCycle, Rule, Schedule, Stage,
-    Step,
+    Anneal, Cosine, Curve, Exponential, Interval, LinearRamp, MultiStep, OneCycle, Plateau, Rule, Schedule,
+    Stage, Step, ThresholdMode,
 };
 pub use schema::{key_of_option, schema};
 pub use shared::Shared;
@@ -164,6 +164,7 @@ impl Spec {
             stopping.metric.get_or_insert(trainer.monitor);
             trainer.restore_best.get_or_insert(true);
         }
+        self.schedule.watch(trainer.monitor);
         self.check_classes(t);
         self.check_targets(t);
         self.check_validation(t);
@@ -200,7 +201,8 @@ impl Spec {
         let named = |key| t.has(key) && t.is_sound(key);
         let early = ["trainer.early_stopping.metric"].into_iter().find(|key| named(key));
         let watched = early.unwrap_or("trainer.monitor");
-        let monitors = self.trainer.monitors().filter(|(key, _)| *key == watched && t.is_sound(key));
+        let is_watched = |key: &str| key == watched || key.starts_with("schedule");
+        let monitors = self.monitors().filter(|(key, _)| is_watched(key) && t.is_sound(key));
         let logged = self.logging.metrics.iter().map(|metric| ("logging.metrics", *metric));
         let logged = logged.filter(|(key, _)| t.is_sound(key));
         let all: Vec<_> = logged.chain(monitors.map(|(key, monitor)| (key, monitor.metric()))).collect();
@@ -227,7 +229,7 @@ impl Spec {
             (_, None) => return,
         };
         let named = |key: &str| t.has(key) && t.is_sound(key);
-        let monitors: Vec<_> = self.trainer.monitors().filter(|(key, _)| named(key)).collect();
+        let monitors: Vec<_> = self.monitors().filter(|(key, _)| named(key)).collect();
         for (key, monitor) in monitors {
             if let Err([message, hint]) = monitor.check_target(&targets) {
                 t.report(key, message, &hint);
@@ -261,10 +263,23 @@ impl Spec {
         self.data.shuffle_seed.unwrap_or(self.seed)
     }
 
+    /// Every key that names a monitor, with what it names; a plateau that watches `trainer.monitor` is left out.
+    pub fn monitors(&self) -> impl Iterator<Item = (&'static str, Monitor)> {
+        let key = |table| if table == "schedule.plateau" { "schedule.plateau.metric" } else { table };
+        let plateau =
+            self.schedule.plateau().and_then(|(table, plateau)| Some((key(table), plateau.metric?)));
+        self.trainer.monitors().chain(plateau.filter(|(_, metric)| *metric != self.trainer.monitor))
+    }
+
+    /// The keys that need rows to validate on.
+    pub fn needing_validation(&self) -> impl Iterator<Item = &'static str> {
+        self.trainer.needing_validation().chain(self.schedule.plateau().map(|(key, _)| key))
+    }
+
     /// Metrics that are monitored and not logged.
     pub fn monitored(&self) -> Vec<Metric> {
         let mut monitored = Vec::new();
-        for (_, monitor) in self.trainer.monitors() {
+        for (_, monitor) in self.monitors() {
             let metric = monitor.metric();
             if !self.logging.metrics.contains(&metric) && !monitored.contains(&metric) {
                 monitored.push(metric);
@@ -283,9 +298,9 @@ impl Spec {
 
     /// Early stopping, best weights and some metrics need validation rows.
     fn check_validation(&self, t: &mut Fields<'_>) {
-        let sound = ["data", "trainer", "logging"].into_iter().all(|key| t.is_sound(key));
+        let sound = ["data", "schedule", "trainer", "logging"].into_iter().all(|key| t.is_sound(key));
         let logged = self.logging.metrics.iter().any(|metric| metric.needs_predictions());
-        let keys = self.trainer.needing_validation().chain(logged.then_some("logging.metrics"));
+        let keys = self.needing_validation().chain(logged.then_some("logging.metrics"));
         // Early stopping sets others that the spec does not name.
         let keys: Vec<_> = keys.filter(|key| sound && t.has(key)).collect();
         let Some((key, others)) = keys.split_first() else { return };

@@ -220,8 +220,7 @@ fn take_launcher(root: &mut Table, folder: &Path, problems: &mut Vec<Problem>) -
         |v: Item<'_>| v.table(|t: &mut Fields<'_>| t.section("launcher", launcher::DOC, Launcher::read));
     let launcher = reader::read(&node(table), &mut reading, read);
     reading.hint_elsewhere(|path| {
-        let key = schema::key_named(&reader::describe(read), path.rsplit_once('.')?, |_| false)?;
-        Some(format!("did you mean `{key}`?"))
+        schema::hint_at_key(&reader::describe(read), path.rsplit_once('.')?, |_| false)
     });
     problems.extend(reading.into_problems());
     launcher

@@ -48,8 +48,7 @@ impl<S> Points<S> {
             }
             let schema = self.schema.get_or_init(|| reader::describe(read));
             let Value::Table(tree) = &root.value else { return None };
-            let key = schema::key_named(schema, (table, name), |table| key::is_written(tree, table))?;
-            Some(format!("did you mean `{key}`?"))
+            schema::hint_at_key(schema, (table, name), |table| key::is_written(tree, table))
         });
         problems.extend(reading.into_problems());
         if problems.is_empty() {

@@ -138,6 +138,7 @@ const RULES: [&str; 34] = [
     "is above the highest",
     "every curve but the last",
     "the last curve lasts",
+    "a plateau lasts to the end",
     "is named twice",
     "cannot train together",
     "each process of several trains on its CPU or on one GPU",

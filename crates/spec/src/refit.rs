@@ -80,6 +80,17 @@ impl Refit<'_> {
     /// # Errors
     /// The validation rows are in files of their own; and a hint.
     pub fn overrides(&self) -> Result<Vec<String>, [String; 2]> {
+        if let (false, Some((key, _))) = (self.validates, self.spec.schedule.plateau())
+            && !self.is_given(key)
+        {
+            return Err([
+                format!("`{key}`: a plateau follows validations, and the final model has none"),
+                format!(
+                    "`'~schedule'` after RUN trains at a constant rate, and `'~{key}' \
+                     'schedule.multi_step={{ milestones = [800, 1200] }}'` reduces it after so many steps"
+                ),
+            ]);
+        }
         let mut words = vec![format!("name={}-refit", &*self.spec.name)];
         if self.spec.final_model != Some(true) {
             words.push("final_model=true".to_owned());

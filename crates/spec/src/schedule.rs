@@ -2,9 +2,12 @@
 
 use serde::Serialize;
 
-use super::reader::{
-    Choice, Choices, Fields, How, Item, Read, below_one, choices, count, non_negative, positive,
-    positive_unit, some, table, unit, words,
+use super::{
+    monitor::Monitor,
+    reader::{
+        Choice, Choices, Fields, How, Item, Read, below_one, choices, count, count_or_zero, non_negative,
+        positive, positive_unit, some, table, unit, words,
+    },
 };
 
 table! {
@@ -72,10 +75,35 @@ impl Schedule {
         Some((format!("{key}.{name}"), before + length?))
     }
 
+    /// The plateau, which watches validations, and the key that it is under; of a chain it is the last curve.
+    pub fn plateau(&self) -> Option<(&'static str, &Plateau)> {
+        let (key, curve) = match &self.rule {
+            Rule::Constant => return None,
+            Rule::One(curve) => ("schedule.plateau", curve),
+            Rule::Chain { chain } => ("schedule.chain", &chain.last()?.curve),
+        };
+        if let Curve::Plateau(plateau) = curve { Some((key, plateau)) } else { None }
+    }
+
+    /// Has a plateau that names no metric watch `monitor`.
+    pub(super) fn watch(&mut self, monitor: Monitor) {
+        let curve = match &mut self.rule {
+            Rule::Constant => None,
+            Rule::One(curve) => Some(curve),
+            Rule::Chain { chain } => chain.last_mut().map(|stage| &mut stage.curve),
+        };
+        if let Some(Curve::Plateau(plateau)) = curve {
+            plateau.metric.get_or_insert(monitor);
+        }
+    }
+
     fn check_chain(&mut self, t: &mut Fields<'_>) {
         let Rule::Chain { chain } = &self.rule else { return };
         for (i, stage) in chain.iter().enumerate() {
-            if i + 1 < chain.len() && stage.steps.is_none() {
+            if i + 1 < chain.len() && matches!(stage.curve, Curve::Plateau(_)) {
+                let message = "a plateau lasts to the end, so no curve comes after it";
+                t.refuse_item("chain", i, message, "make it the last curve");
+            } else if i + 1 < chain.len() && stage.steps.is_none() {
                 t.refuse_item("chain", i, "every curve but the last needs `steps`", "add `steps = ...`");
             } else if i + 1 == chain.len() && stage.steps.is_some() {
                 t.refuse_item(
@@ -139,6 +167,8 @@ choices! {
         Linear(LinearRamp) = "linear",
         /// Up to `max_lr` and down again (`OneCycleLR`).
         OneCycle(OneCycle) = "one_cycle",
+        /// Multiplies the rate by `factor` once validations no longer improve (`ReduceLROnPlateau`).
+        Plateau(Plateau) = "plateau",
     }
 }
 
@@ -227,6 +257,38 @@ words! {
         Cos = "cos",
         /// A straight line.
         Linear = "linear",
+    }
+}
+
+table! {
+    /// Multiplies the rate by `factor` after more than `patience` validations in a row without an improvement.
+    pub struct Plateau {
+        /// The rate is multiplied by this at each reduction.
+        pub factor: f64 = 0.1 => below_one,
+        /// Validations in a row without an improvement that leave the rate as it is; one more reduces it.
+        pub patience: u64 = 10 => count_or_zero,
+        /// By how much a value must be better than the best so far, as `threshold_mode` says.
+        pub threshold: f64 = 1e-4 => non_negative,
+        /// Whether `threshold` is a part of the best value or a difference from it.
+        pub threshold_mode: ThresholdMode = ThresholdMode::Rel,
+        /// Validations after a reduction that are not counted as without an improvement.
+        pub cooldown: u64 = 0 => count_or_zero,
+        /// The rate is never reduced below this.
+        pub min_lr: f64 = 0.0 => non_negative,
+        /// A reduction by this or less is left out.
+        pub eps: f64 = 1e-8 => non_negative,
+        /// What is watched; by default what `trainer.monitor` names.
+        pub metric: Option<Monitor> = None,
+    }
+}
+
+words! {
+    /// What an improvement must exceed.
+    pub enum ThresholdMode {
+        /// `best * (1 - threshold)`; where more is better, `best * (1 + threshold)`.
+        Rel = "rel",
+        /// `best - threshold`; where more is better, `best + threshold`.
+        Abs = "abs",
     }
 }
 

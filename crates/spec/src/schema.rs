@@ -41,14 +41,14 @@ pub fn schema() -> Value {
     schema.into()
 }
 
-/// The dotted path of key `name`, which is not in `table`: that of a key of this name below the table, or else anywhere, of one that
+/// The dotted paths of key `name`, which is not in `table`: that of a key of this name below the table, or else anywhere, of one that
 /// another program calls so, the shortest that ends in it, that of one a letter away, or the shortest that begins with it. If several
-/// tables have the key, the root's, or the one whose table the spec has written; `None` if that is ambiguous.
-pub(super) fn key_named(
+/// tables have the key, the root's, or the one whose table the spec has written; none if more than two may be meant.
+pub(super) fn keys_named(
     schema: &reader::Json,
     (table, name): (&str, &str),
     is_written: impl Fn(&str) -> bool,
-) -> Option<String> {
+) -> Vec<String> {
     let within = format!("{table}.");
     let mut all = Vec::new();
     collect(&schema.clone().into(), "", &within, &mut all);
@@ -81,14 +81,25 @@ pub(super) fn key_named(
         shortest(suggest::begins_with),
         near(of_tasks),
     ];
-    let mut found = groups.into_iter().find(|found| !found.is_empty())?;
+    let found = groups.into_iter().find(|found| !found.is_empty()).unwrap_or_default();
     if let Some(of_root) = found.iter().find(|path| !path.contains('.')) {
-        return Some(of_root.clone());
+        return vec![of_root.clone()];
     }
-    if found.len() > 1 {
-        found.retain(|path| path.rsplit_once('.').is_some_and(|(table, _)| is_written(table)));
-    }
-    found.pop().filter(|_| found.is_empty())
+    let of_written = |path: &&String| path.rsplit_once('.').is_some_and(|(table, _)| is_written(table));
+    let written: Vec<_> = found.iter().filter(of_written).cloned().collect();
+    let found = if written.is_empty() { found } else { written };
+    if found.len() > 2 { Vec::new() } else { found }
+}
+
+/// Asks whether the key called `name`, which is not in `table`, is one that there is.
+pub(super) fn hint_at_key(
+    schema: &reader::Json,
+    named: (&str, &str),
+    is_written: impl Fn(&str) -> bool,
+) -> Option<String> {
+    let keys = keys_named(schema, named, is_written);
+    let listed = suggest::listing(keys.iter().map(String::as_str), "or");
+    (!keys.is_empty()).then(|| format!("did you mean {listed}?"))
 }
 
 /// The paths of all keys of a schema, less the tables that exclude the one that the key is in: for `data.csv.weights` those of the other
@@ -118,7 +129,9 @@ pub fn key_of_option(name: &str, spec: Option<&Path>) -> Option<String> {
     }
     let text = spec.and_then(|path| fs::read_to_string(path).ok());
     let tree = text.and_then(|text| tree::parse_document(&text, 0).ok());
-    key_named(&train, ("", &name), |table| tree.as_ref().is_some_and(|tree| key::is_written(tree, table)))
+    let is_written = |table: &str| tree.as_ref().is_some_and(|tree| key::is_written(tree, table));
+    let mut keys = keys_named(&train, ("", &name), is_written);
+    keys.pop().filter(|_| keys.is_empty())
 }
 
 fn properties(schema: &reader::Json) -> reader::Json {

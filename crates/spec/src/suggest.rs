@@ -45,7 +45,7 @@ pub fn longer<'a>(word: &str, names: impl Iterator<Item = &'a str>) -> Option<&'
 }
 
 /// What other programs call keys, values, metrics and options, and what these are called here.
-const SYNONYMS: [(&str, &str); 41] = [
+const SYNONYMS: [(&str, &str); 42] = [
     ("learning_rate eta0", "lr"),
     ("num_epochs n_epochs nb_epoch num_train_epochs", "max_epochs"),
     ("num_steps n_steps train_steps", "max_steps"),
@@ -53,7 +53,7 @@ const SYNONYMS: [(&str, &str); 41] = [
     ("random_state random_seed manual_seed", "seed"),
     ("gpus gpu n_gpus accelerator", "num_gpus"),
     ("partition account gpus gres mem", "extra"),
-    ("monitor", "metric"),
+    ("monitor mode", "metric"),
     ("wd l2 l2_penalty", "weight_decay"),
     ("clip_norm grad_clip max_grad_norm clip_grad_norm", "gradient_clip_val"),
     ("bs mini_batch_size per_device_train_batch_size", "batch_size"),
@@ -83,6 +83,7 @@ const SYNONYMS: [(&str, &str); 41] = [
     ("fp32 float32 float", "f32"),
     ("dense fc", "linear"),
     ("cosine_annealing cosine_annealing_lr cosine_decay", "cosine"),
+    ("reduce_lr_on_plateau reduce_on_plateau", "plateau"),
     ("acc", "accuracy"),
     ("auroc roc_auc", "auc"),
     ("random_search", "random"),

@@ -77,14 +77,14 @@ impl ValidateEvery {
 
 impl Trainer {
     /// Every key that names a monitor, with what it names.
-    pub fn monitors(&self) -> impl Iterator<Item = (&'static str, Monitor)> {
+    pub(super) fn monitors(&self) -> impl Iterator<Item = (&'static str, Monitor)> {
         let early = self.early_stopping.as_ref().and_then(|early| early.metric);
         let early = early.map(|metric| ("trainer.early_stopping.metric", metric));
         [("trainer.monitor", self.monitor)].into_iter().chain(early)
     }
 
     /// The keys that need rows to validate on.
-    pub fn needing_validation(&self) -> impl Iterator<Item = &'static str> {
+    pub(super) fn needing_validation(&self) -> impl Iterator<Item = &'static str> {
         let needs = [
             ("trainer.early_stopping", self.early_stopping.is_some()),
             ("trainer.monitor", self.monitor != Monitor::LOSS),

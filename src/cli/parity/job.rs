@@ -4,8 +4,8 @@ use super::super::args::RunOptions;
 use crate::{
     plan::Machine,
     spec::{
-        self, EngineChoice, Experiment, GpuCount, LrScaling, Metric, OnMissing, Precision, Request, Scaling,
-        Spec, ValidateEvery,
+        self, EngineChoice, Experiment, GpuCount, LrScaling, Metric, OnMissing, Precision, Request, Rule,
+        Scaling, Spec, ValidateEvery,
     },
 };
 
@@ -43,6 +43,13 @@ impl ParityJob {
         trainer.max_steps = Some(trainer.max_steps.map_or(steps, |most| most.min(steps)));
         (trainer.max_time, trainer.early_stopping, trainer.restore_best) = (None, None, None);
         trainer.validate_every = ValidateEvery::NEVER;
+        if spec.schedule.plateau().is_some() {
+            spec.schedule.rule = Rule::Constant;
+            notes.push(
+                "the learning rate is constant: a plateau follows validations, of which there are none"
+                    .to_owned(),
+            );
+        }
         if spec.devices.scaling == Scaling::Weak {
             let rows = spec.data.batch_size;
             notes.push(format!(

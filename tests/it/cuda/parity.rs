@@ -151,6 +151,17 @@ fn adamw_without_shuffling_and_one_step_more_than_a_graph_holds() {
     every_engine(&Sandbox::new(LINREG), &arguments);
 }
 
+/// Steps after a validation have the rate that follows from it: blocks that run many epochs end there.
+#[test]
+fn a_rate_that_follows_validations() {
+    let plateau = "schedule.plateau={ factor = 0.5, patience = 0, threshold = 0.9 }";
+    let validations = ["trainer.validate_every_epochs=2", "trainer.max_epochs=6"];
+    every_engine(
+        &Sandbox::new(LINREG),
+        &[&validations[..], &[plateau, "logging.metrics=[\"loss\", \"lr\"]"]].concat(),
+    );
+}
+
 #[test]
 fn a_loss_that_is_not_finite_ends_the_run_at_its_step() {
     let Some(sim) = Sim::get() else { return };

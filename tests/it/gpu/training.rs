@@ -10,7 +10,7 @@ use crate::{
 };
 
 /// The simulator runs only the first cases: two layers, classes without dropout, Adam.
-const CASES: [&str; 14] = [
+const CASES: [&str; 15] = [
     "two_linear",
     "cross_entropy",
     "adamw",
@@ -25,6 +25,7 @@ const CASES: [&str; 14] = [
     "standardized",
     "wide",
     "schedule_one_cycle",
+    "schedule_plateau",
 ];
 
 /// The promised relative error of any step's loss, on every device.

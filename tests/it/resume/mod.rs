@@ -141,6 +141,24 @@ fn a_run_goes_on_from_each_of_its_checkpoints() {
         ),
         (
             &[
+                "checkpoint.every_steps=5",
+                "schedule.plateau={ factor = 0.5, patience = 0, threshold = 0.1, cooldown = 1 }",
+                "logging.metrics=[\"loss\", \"lr\"]",
+                "trainer.max_epochs=12",
+            ],
+            17,
+        ),
+        (
+            &[
+                "checkpoint.every_epochs=1",
+                "schedule={ interval = \"epoch\", chain = [{ steps = 2, linear = {} }, \
+                 { plateau = { factor = 0.9, patience = 0, threshold = 0.5, metric = \"validation.r2\" } }] }",
+                "logging.metrics=[\"loss\", \"lr\"]",
+            ],
+            6,
+        ),
+        (
+            &[
                 "checkpoint.every_steps=4",
                 "--virtual-gpus",
                 "3",

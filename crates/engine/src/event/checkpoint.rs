@@ -1,6 +1,6 @@
 //! The state of a training between two steps: all that later steps depend on. Everything else follows from
 //! the spec: the order of an epoch from seed and epoch, a dropout mask from seed, step and row, a learning
-//! rate from the step.
+//! rate from the step, unless it is that of a plateau.
 
 use std::{
     sync::{Arc, mpsc::Sender},
@@ -68,6 +68,7 @@ pub struct CheckpointFacts {
     pub validation: Option<ValidationRow>,
     pub best: Option<BestSoFar>,
     pub early_stopping: EarlyStoppingState,
+    pub plateau: Option<PlateauState>,
 }
 
 /// The mean training loss of the last epoch, as far as its losses have reached the host.
@@ -113,4 +114,17 @@ pub struct EarlyStoppingState {
     pub best: Option<f64>,
     /// Validations since then.
     pub waited: u64,
+}
+
+/// The state of a plateau.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct PlateauState {
+    /// The present learning rate.
+    pub lr: f64,
+    /// The best value so far of the metric that is watched.
+    pub best: Option<f64>,
+    /// Validations without an improvement that count.
+    pub waited: u64,
+    /// Validations of the cooldown that are left.
+    pub cooldown: u64,
 }

@@ -168,15 +168,14 @@ impl Resolved {
         let length = RunLength::new(&spec, facts, batch);
         schedule::resolve(&mut spec, length.steps, length.steps_per_epoch, &mut problems);
         let has_validation = facts.validation_rows > 0 && spec.trainer.validate_every != ValidateEvery::NEVER;
-        if let Some(key) = spec.trainer.needing_validation().next().filter(|_| !has_validation) {
+        if let Some(key) = spec.needing_validation().next().filter(|_| !has_validation) {
             let what =
                 if spec.trainer.early_stopping.is_some() { "early stopping watches" } else { "it needs" };
             let problem = Problem::at_key(key, format!("{what} the validation, and there is none"));
             problems.push(problem.hint("give the data validation rows, and validate every epoch"));
         }
         let targets = trial::target_names(&spec, facts);
-        let unknown =
-            spec.trainer.monitors().find_map(|(key, own)| Some((key, own.check_target(&targets).err()?)));
+        let unknown = spec.monitors().find_map(|(key, own)| Some((key, own.check_target(&targets).err()?)));
         if let Some((key, [message, hint])) = unknown {
             problems.push(Problem::at_key(key, message).hint(hint));
         }

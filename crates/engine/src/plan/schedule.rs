@@ -66,7 +66,11 @@ fn fill(curve: &mut Curve, counts: u64, key: &str, problems: &mut Vec<Problem>) 
                 problems.push(problem.hint("let it rise for longer, or not at all: `pct_start = 0.0`"));
             }
         }
-        Curve::Step(_) | Curve::MultiStep(_) | Curve::Exponential(_) | Curve::Linear(_) => {}
+        Curve::Step(_)
+        | Curve::MultiStep(_)
+        | Curve::Exponential(_)
+        | Curve::Linear(_)
+        | Curve::Plateau(_) => {}
     }
 }
 

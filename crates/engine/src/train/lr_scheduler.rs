@@ -2,7 +2,9 @@
 
 use std::f64::consts::PI;
 
+use super::plateau::PlateauRate;
 use crate::{
+    event::ValidationRow,
     program::{Hyper, UpdateRule},
     spec::{Anneal, Curve, Interval, OneCycle, Optimizer, Rule, Schedule, Stage},
 };
@@ -21,6 +23,8 @@ pub struct LrScheduler {
     interval: Interval,
     /// Each stage's curve and where it starts (a step or an epoch, by `interval`); empty for a constant rate.
     stages: Vec<(u64, Curve)>,
+    /// The rate under a plateau, which is the last stage.
+    pub(super) plateau: Option<PlateauRate>,
     /// One per step that `fill` last computed.
     pub hyper: Vec<Hyper>,
     /// The learning rates of the same steps.
@@ -41,21 +45,40 @@ impl LrScheduler {
                 }
             }
         }
-        let (hyper, lrs) = (Vec::new(), Vec::new());
-        Self { optimizer: optimizer.clone(), interval: schedule.interval, stages, hyper, lrs }
+        Self {
+            optimizer: optimizer.clone(),
+            interval: schedule.interval,
+            stages,
+            plateau: schedule.plateau().map(|(_, rule)| PlateauRate::new(rule, optimizer.lr())),
+            hyper: Vec::new(),
+            lrs: Vec::new(),
+        }
     }
 
-    /// Learning rate and momentum at step `step` of epoch `epoch`, both counted from 0.
+    /// Learning rate and momentum at step `step` of epoch `epoch`, both counted from 0. Steps under a plateau have its present rate.
     pub fn lr_at(&self, step: u64, epoch: u64) -> LrStep {
-        let base = LrStep { lr: self.optimizer.lr(), momentum: self.optimizer.momentum() };
-        let count = match self.interval {
-            Interval::Step => step,
-            Interval::Epoch => epoch,
-        };
+        // It is the last stage, and begins with the optimizer's rate.
+        let lr = self.plateau.as_ref().map_or(self.optimizer.lr(), |plateau| plateau.state.lr);
+        let base = LrStep { lr, momentum: self.optimizer.momentum() };
+        let count = self.count(step, epoch);
         match self.stages.iter().rev().find(|(first, _)| *first <= count) {
             Some((first, curve)) => at(curve, base, count - first),
             None => base,
         }
+    }
+
+    fn count(&self, step: u64, epoch: u64) -> u64 {
+        match self.interval {
+            Interval::Step => step,
+            Interval::Epoch => epoch,
+        }
+    }
+
+    /// Lets a plateau judge a validation that follows one of its steps. Returns a line on the rate if it falls.
+    pub(super) fn observe(&mut self, row: &ValidationRow) -> Option<String> {
+        let count = self.count(row.step.saturating_sub(1), row.epoch.saturating_sub(1));
+        let is_reached = self.stages.last().is_some_and(|(first, _)| *first <= count);
+        self.plateau.as_mut().filter(|_| is_reached)?.observe(row)
     }
 
     /// Computes the values of `steps` updates from `step` on, in epochs of `per_epoch` steps.
@@ -98,6 +121,7 @@ fn at(curve: &Curve, base: LrStep, t: u64) -> LrStep {
             let part = t.min(c.total_iters) as f64 / c.total_iters.max(1) as f64;
             base.lr * (c.start_factor + (c.end_factor - c.start_factor) * part)
         }
+        Curve::Plateau(_) => base.lr,
         Curve::OneCycle(c) => return one_cycle(c, base, t),
     };
     LrStep { lr, ..base }

@@ -18,6 +18,7 @@ mod lr_scheduler;
 mod metric_buffer;
 mod orders;
 mod outcome;
+mod plateau;
 mod prefetch;
 mod ranked;
 mod save;

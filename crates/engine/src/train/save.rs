@@ -43,6 +43,9 @@ impl TrainLoop<'_> {
             Best { monitor, value, epoch, step, is_restored: false }
         });
         self.validated.last = facts.validation.clone();
+        if let (Some(plateau), Some(state)) = (&mut self.lr_scheduler.plateau, facts.plateau) {
+            plateau.state = state;
+        }
         if let Some(stopper) = &mut self.validated.stopper {
             stopper.seen = facts.early_stopping;
             // Early stopping had ended the saved run, and would end this one at once.
@@ -156,6 +159,7 @@ impl TrainLoop<'_> {
             validation: self.validated.last.clone(),
             best,
             early_stopping: self.validated.stopper.as_ref().map(|stopper| stopper.seen).unwrap_or_default(),
+            plateau: self.lr_scheduler.plateau.as_ref().map(|plateau| plateau.state),
             ..self.metric_buffer.facts()
         })
     }

@@ -14,7 +14,7 @@ use super::{
 };
 use crate::{
     device::{Block, PassKind, Purpose},
-    event::{Event, Status, ValidationRow},
+    event::{Event, Level, Status, ValidationRow},
     program::{Accumulator, Phase},
 };
 
@@ -89,21 +89,24 @@ impl TrainLoop<'_> {
         self.keep_best(&row)?;
         let end = self.log_begins();
         self.clock.record_between(Phase::Validation, start, end);
-        self.judge(&row);
+        let notice = self.judge(&row);
         self.validated.last = Some(row.clone());
         self.outbox.events.extend(self.metric_buffer.hold(row).map(Event::Validation));
+        self.outbox.events.extend(notice);
         self.log_ends(end, Duration::ZERO);
         Ok(())
     }
 
-    /// What follows from a validation for the steps after it.
-    fn judge(&mut self, row: &ValidationRow) {
+    /// What follows from a validation: whether the run ends, and the rate of later steps.
+    fn judge(&mut self, row: &ValidationRow) -> Option<Event> {
         if let Some(why) = self.validated.stopper.as_mut().and_then(|stopper| stopper.observe(row)) {
             self.ended = Some((Status::Finished, Some(why)));
         }
         if !row.loss.is_finite() {
             self.diverge("validation loss");
+            return None;
         }
+        self.lr_scheduler.observe(row).map(|text| Event::Notice(Level::Info, text))
     }
 
     /// `None` if no metric needs the predictions, which then stay on the devices.

@@ -22,6 +22,8 @@ pub fn remarks(trial: &Trial) -> Vec<String> {
         flush_every(trial),
         chain(trial),
         curve_epochs(trial),
+        interval(trial),
+        plateau(trial),
     ];
     let data = trial.data_warnings.iter().cloned();
     all.into_iter().flatten().chain(milestones(trial)).chain(data).collect()
@@ -213,17 +215,47 @@ fn patience(trial: &Trial) -> Option<String> {
     if patience.max(1).saturating_add(1) < validations {
         return None;
     }
-    let times = match validations {
-        1 => "once".to_owned(),
-        2 => "twice".to_owned(),
-        more => format!("{} times", count(more)),
-    };
-    let patience = count(patience);
+    let (patience, times) = (count(patience), times(validations));
     let stops = match rule.stopping_threshold {
         None => "it is never stopped early",
         Some(_) => "only the threshold stops it early",
     };
     Some(format!("`trainer.early_stopping.patience` is {patience}, and the run validates {times}: {stops}"))
+}
+
+fn times(validations: u64) -> String {
+    match validations {
+        1 => "once".to_owned(),
+        2 => "twice".to_owned(),
+        more => format!("{} times", count(more)),
+    }
+}
+
+/// A plateau that never reduces the rate: the first validation always counts as an improvement, and after the last one the run ends.
+fn plateau(trial: &Trial) -> Option<String> {
+    let (optimizer, schedule) = trial.effective_optimizer();
+    let (key, plateau) = schedule.plateau()?;
+    let lr = optimizer.lr();
+    let why = if lr - (lr * plateau.factor).max(plateau.min_lr) <= plateau.eps {
+        let [lr, least, eps] = [lr, plateau.min_lr, plateau.eps].map(units::exact);
+        format!("it is {lr}, with a `min_lr` of {least} and an `eps` of {eps}")
+    } else {
+        let (needed, validations) = (plateau.patience.saturating_add(2), trial.validations());
+        if needed < validations {
+            return None;
+        }
+        let needed = counted(needed, "validation");
+        format!("it would after {needed}, and the run validates {}", times(validations))
+    };
+    Some(format!("the plateau of `{key}` never changes the rate: {why}"))
+}
+
+/// `interval` without a curve that counts steps or epochs.
+fn interval(trial: &Trial) -> Option<String> {
+    let schedule = &trial.spec.schedule;
+    let is_alone = matches!(schedule.rule, Rule::One(Curve::Plateau(_)));
+    (is_alone && schedule.interval == Interval::Epoch)
+        .then(|| "`schedule.interval` has no effect: a plateau counts validations".to_owned())
 }
 
 /// `flush_every` with a logging policy that has no blocks.
