@@ -8,6 +8,7 @@ use runner_base::host::escape_line;
 use super::{
     problem::{Location, Problem},
     reader::{IN_BRACKETS, MAX_PROBLEMS},
+    tree::Span,
 };
 
 /// The texts of a spec: the file, then the overrides in the order given.
@@ -33,6 +34,11 @@ impl Sources {
         let arguments =
             arguments.iter().enumerate().map(|(place, a)| Text { name: name(place), text: a.clone() });
         Self(std::iter::once(file).chain(arguments).collect())
+    }
+
+    /// Where a value comes from that is not written in the file.
+    pub fn origin(&self, span: Span) -> Option<String> {
+        (span.source > 0).then(|| "command line".to_owned())
     }
 
     /// The number that was meant, if the place is within the values of an override such as `lr=0,5`.

@@ -25,6 +25,9 @@ mod logging;
 mod model;
 mod monitor;
 mod optimizer;
+mod origin;
+#[cfg(test)]
+mod origin_tests;
 mod overrides;
 #[cfg(test)]
 mod overrides_tests;

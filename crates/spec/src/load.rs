@@ -93,11 +93,13 @@ pub(super) fn load_text(
         Err(problems) => return Err(Failure::from_problems(problems, sources)),
     };
     let (keys, mut problems) = overrides::apply(&mut root, overrides);
+    let mut written = root.clone();
+    written.close_gaps();
     let sweep = take_sweep(&mut root, folder, &mut problems);
     let launcher = take_launcher(&mut root, folder, &mut problems);
     sweep.check_overrides(&keys, &mut problems);
     let kind = kind_of(&root);
-    let parts = (root, sweep, launcher);
+    let parts = (written, root, sweep, launcher);
     Ok(match kind {
         Kind::Train => Loaded::Train(Box::new(finish(path, folder, parts, kind, problems, sources)?)),
         _ => Loaded::Lab(Box::new(finish(path, folder, parts, kind, problems, sources)?)),
@@ -251,7 +253,7 @@ fn read_named<S: AnySpec>(v: Item<'_>, kind: Kind, path: &Path) -> S {
 fn finish<S: AnySpec>(
     path: &Path,
     folder: &Path,
-    (base, sweep, launcher): (Table, Sweep, Launcher),
+    (written, base, sweep, launcher): (Table, Table, Sweep, Launcher),
     kind: Kind,
     mut problems: Vec<Problem>,
     sources: Sources,
@@ -262,6 +264,7 @@ fn finish<S: AnySpec>(
         kind,
         path: path.to_owned(),
         folder: folder.to_owned(),
+        written,
         base,
         sweep,
         schema: OnceLock::new(),

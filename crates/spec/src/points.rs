@@ -25,6 +25,9 @@ pub(super) struct Points<S> {
     pub kind: Kind,
     pub path: PathBuf,
     pub folder: PathBuf,
+    /// The spec as written, with all overrides applied.
+    pub written: Table,
+    /// The same without `[sweep]` and `[launcher]`.
     pub base: Table,
     pub sweep: Sweep,
     /// The schema of this kind of spec, built on first use.

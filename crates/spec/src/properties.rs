@@ -184,6 +184,9 @@ proptest! {
         let experiment = read(&resolved, &[]).map_err(|f| TestCaseError::fail(format!("{resolved}\n{f}")))?;
         prop_assert_eq!(&experiment.trials[0].spec, &spec, "{}", resolved);
         prop_assert_eq!(experiment.hash8(), spec.hash8());
+        let text = Loaded::Train(Box::new(experiment)).to_toml_with_origins();
+        let experiment = read(&text, &[]).map_err(|f| TestCaseError::fail(format!("{text}\n{f}")))?;
+        prop_assert_eq!(&experiment.trials[0].spec, &spec, "{}", text);
     }
 }
 

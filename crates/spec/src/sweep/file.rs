@@ -26,7 +26,17 @@ impl<S> Experiment<S> {
     /// The spec as written, with all overrides applied, under `name`. It gives the same trials from any
     /// folder, because paths are absolute.
     pub fn to_sweep_toml(&self, name: &str) -> String {
-        let folder = &self.points.folder;
+        // `name` comes first, also if the spec sets none and takes its file's.
+        let mut all = Table::from_iter([("name".to_owned(), Value::String(name.to_owned()))]);
+        for (key, value) in self.base_as_written() {
+            all.entry(key).or_insert(value);
+        }
+        all.extend(self.launcher_table());
+        format!("{all}\n[sweep]\n{}", self.sweep_as_written(&|_| String::new()))
+    }
+
+    /// The spec as written, with all overrides applied and absolute paths, without `[sweep]` and `[launcher]`.
+    pub(in super::super) fn base_as_written(&self) -> Table {
         let mut base = self.points.base.clone();
         base.close_gaps();
         let mut spec = match tree::Value::Table(base).to_toml() {
@@ -34,35 +44,41 @@ impl<S> Experiment<S> {
             _ => Table::new(),
         };
         for key in ["data", "model"] {
-            spec.get_mut(key).into_iter().for_each(|value| make_absolute(value, folder));
+            spec.get_mut(key).into_iter().for_each(|value| make_absolute(value, &self.points.folder));
         }
-        // `name` comes first, also if the spec sets none and takes its file's.
-        let mut all = Table::from_iter([("name".to_owned(), Value::String(name.to_owned()))]);
-        for (key, value) in spec {
-            all.entry(key).or_insert(value);
-        }
-        if let Ok(launcher) = Table::try_from(&self.launcher)
-            && launcher.values().any(|own| own.as_table().is_some_and(|own| !own.is_empty()))
-        {
-            all.insert("launcher".to_owned(), Value::Table(launcher));
-        }
-        format!("{all}\n[sweep]\n{}", sweep(&self.points.sweep.written, folder))
+        spec
+    }
+
+    /// `[launcher]`, if it has a key.
+    pub(in super::super) fn launcher_table(&self) -> Option<(String, Value)> {
+        let table = Table::try_from(&self.launcher).ok()?;
+        let has_keys = table.values().any(|own| own.as_table().is_some_and(|own| !own.is_empty()));
+        has_keys.then(|| ("launcher".to_owned(), Value::Table(table)))
+    }
+
+    /// The lines of `[sweep]`; `note` is what stands at the end of one by where its value is written.
+    pub(in super::super) fn sweep_as_written(&self, note: Note<'_>) -> String {
+        sweep(&self.points.sweep.written, &self.points.folder, note)
     }
 }
 
+type Note<'a> = &'a dyn Fn(tree::Span) -> String;
+
 /// The keys of the table, then the axes of `grid` and `zip`. Each axis is written as a line of its
 /// own, which keeps their order whatever their values are.
-fn sweep(written: &tree::Table, folder: &Path) -> String {
+fn sweep(written: &tree::Table, folder: &Path, note: Note<'_>) -> String {
     let (mut fields, mut tables) = (String::new(), String::new());
     for entry in &written.entries {
         match &entry.node.value {
             tree::Value::Table(axes) => {
-                let lines = axes.entries.iter().map(|axis| match &axis.node.value {
-                    tree::Value::Table(keys) => {
-                        let key = Value::String(axis.key.clone());
-                        format!("{key} = {}\n", inline(keys, folder))
-                    }
-                    _ => axis_line(axis, folder),
+                let lines = axes.entries.iter().map(|axis| {
+                    let line = match &axis.node.value {
+                        tree::Value::Table(keys) => {
+                            format!("{} = {}", Value::String(axis.key.clone()), inline(keys, folder))
+                        }
+                        _ => pair(axis, folder),
+                    };
+                    format!("{line}{}\n", note(axis.node.span))
                 });
                 tables.push_str(&format!("\n[sweep.{}]\n{}", entry.key, lines.collect::<String>()));
             }
@@ -72,12 +88,16 @@ fn sweep(written: &tree::Table, folder: &Path) -> String {
                     other => format!("    {},\n", other.to_toml()),
                 };
                 fields.push_str(&format!(
-                    "{} = [\n{}]\n",
+                    "{} = [{}\n{}]\n",
                     entry.key,
+                    note(entry.node.span),
                     points.iter().map(point).collect::<String>()
                 ));
             }
-            value => fields.push_str(&format!("{} = {}\n", entry.key, value.to_toml())),
+            value => {
+                let note = note(entry.node.span);
+                fields.push_str(&format!("{} = {}{note}\n", entry.key, value.to_toml()));
+            }
         }
     }
     fields + &tables
@@ -85,13 +105,12 @@ fn sweep(written: &tree::Table, folder: &Path) -> String {
 
 /// Swept keys on one line, as in a point or a condition.
 fn inline(keys: &tree::Table, folder: &Path) -> String {
-    let pairs: Vec<String> =
-        keys.entries.iter().map(|key| axis_line(key, folder).trim_end().to_owned()).collect();
+    let pairs: Vec<String> = keys.entries.iter().map(|key| pair(key, folder)).collect();
     format!("{{ {} }}", pairs.join(", "))
 }
 
 /// A swept key with its values, or with its value in one point.
-fn axis_line(entry: &tree::Entry, folder: &Path) -> String {
+fn pair(entry: &tree::Entry, folder: &Path) -> String {
     let mut value = entry.node.value.to_toml();
     if let Some(last) = last_of_paths(&entry.key) {
         // Paths within `choice(...)` are made absolute, like those of an array.
@@ -105,7 +124,7 @@ fn axis_line(entry: &tree::Entry, folder: &Path) -> String {
             value => value_absolute(last, value, folder),
         }
     }
-    format!("{} = {value}\n", Value::String(entry.key.clone()))
+    format!("{} = {value}", Value::String(entry.key.clone()))
 }
 
 /// A value of a swept key in TOML, with absolute paths, so that it is the same text in every process.
