@@ -84,7 +84,7 @@ fn every_sweep_reads_back_the_same() {
         &[
             "data.csv.standardize=true,false",
             "model.loss=mse,l1",
-            "sweep.when={model.loss={data.csv.standardize=[true]}}",
+            "sweep.when={'model.loss'={'data.csv.standardize'=[true]}}",
         ],
     ];
     for words in sweeps {
