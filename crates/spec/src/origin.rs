@@ -98,8 +98,11 @@ impl<S: Serialize> Experiment<S> {
                 let settings = choice.values().filter_map(Value::as_table).flatten();
                 settings.for_each(|(key, value)| self.add_origins(key, value, None, found));
             }
-            (Value::Array(items), Some((tree::Value::Array(written), _)))
-                if !items.is_empty() && items.len() == written.len() =>
+            // A list of one file has one origin, unless its items have defaults.
+            (Value::Array(items), Some((tree::Value::Array(written), span)))
+                if items.len() == written.len()
+                    && (items.iter().any(Value::is_table)
+                        || written.iter().any(|item| item.span.source != span.source)) =>
             {
                 for (index, (item, node)) in items.iter().zip(written).enumerate() {
                     self.add_origins(&index.to_string(), item, Some(node), found);

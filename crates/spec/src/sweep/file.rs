@@ -1,11 +1,9 @@
 //! Writes `sweep.toml` into the sweep's folder: the sweep can be resumed or repeated from it.
 
-use std::path::Path;
-
 use toml::{Table, Value};
 
 use super::{
-    super::{experiment::Experiment, tree},
+    super::{experiment::Experiment, folders::Folders, key::Key, tree},
     Space,
 };
 
@@ -39,14 +37,15 @@ impl<S> Experiment<S> {
     pub(in super::super) fn base_as_written(&self) -> Table {
         let mut base = self.points.base.clone();
         base.close_gaps();
-        let mut spec = match tree::Value::Table(base).to_toml() {
+        for key in ["data", "model"] {
+            if let Some(entry) = base.get_mut(key) {
+                make_absolute(&mut entry.node.value, &self.points.folders);
+            }
+        }
+        match tree::Value::Table(base).to_toml() {
             Value::Table(table) => table,
             _ => Table::new(),
-        };
-        for key in ["data", "model"] {
-            spec.get_mut(key).into_iter().for_each(|value| make_absolute(value, &self.points.folder));
         }
-        spec
     }
 
     /// `[launcher]`, if it has a key.
@@ -58,7 +57,7 @@ impl<S> Experiment<S> {
 
     /// The lines of `[sweep]`; `note` is what stands at the end of one by where its value is written.
     pub(in super::super) fn sweep_as_written(&self, note: Note<'_>) -> String {
-        sweep(&self.points.sweep.written, &self.points.folder, note)
+        sweep(&self.points.sweep.written, &self.points.folders, note)
     }
 }
 
@@ -66,7 +65,7 @@ type Note<'a> = &'a dyn Fn(tree::Span) -> String;
 
 /// The keys of the table, then the axes of `grid` and `zip`. Each axis is written as a line of its
 /// own, which keeps their order whatever their values are.
-fn sweep(written: &tree::Table, folder: &Path, note: Note<'_>) -> String {
+fn sweep(written: &tree::Table, folders: &Folders, note: Note<'_>) -> String {
     let (mut fields, mut tables) = (String::new(), String::new());
     for entry in &written.entries {
         match &entry.node.value {
@@ -74,9 +73,9 @@ fn sweep(written: &tree::Table, folder: &Path, note: Note<'_>) -> String {
                 let lines = axes.entries.iter().map(|axis| {
                     let line = match &axis.node.value {
                         tree::Value::Table(keys) => {
-                            format!("{} = {}", Value::String(axis.key.clone()), inline(keys, folder))
+                            format!("{} = {}", Value::String(axis.key.clone()), inline(keys, folders))
                         }
-                        _ => pair(axis, folder),
+                        _ => pair(axis, folders),
                     };
                     format!("{line}{}\n", note(axis.node.span))
                 });
@@ -84,7 +83,7 @@ fn sweep(written: &tree::Table, folder: &Path, note: Note<'_>) -> String {
             }
             tree::Value::Array(points) => {
                 let point = |point: &tree::Node| match &point.value {
-                    tree::Value::Table(keys) => format!("    {},\n", inline(keys, folder)),
+                    tree::Value::Table(keys) => format!("    {},\n", inline(keys, folders)),
                     other => format!("    {},\n", other.to_toml()),
                 };
                 fields.push_str(&format!(
@@ -104,36 +103,38 @@ fn sweep(written: &tree::Table, folder: &Path, note: Note<'_>) -> String {
 }
 
 /// Swept keys on one line, as in a point or a condition.
-fn inline(keys: &tree::Table, folder: &Path) -> String {
-    let pairs: Vec<String> = keys.entries.iter().map(|key| pair(key, folder)).collect();
+fn inline(keys: &tree::Table, folders: &Folders) -> String {
+    let pairs: Vec<String> = keys.entries.iter().map(|key| pair(key, folders)).collect();
     format!("{{ {} }}", pairs.join(", "))
 }
 
 /// A swept key with its values, or with its value in one point.
-fn pair(entry: &tree::Entry, folder: &Path) -> String {
-    let mut value = entry.node.value.to_toml();
+fn pair(entry: &tree::Entry, folders: &Folders) -> String {
+    let mut node = entry.node.clone();
     if let Some(last) = last_of_paths(&entry.key) {
         // Paths within `choice(...)` are made absolute, like those of an array.
-        if let Value::String(text) = &value
+        if let tree::Value::String(text) = &node.value
             && let Ok(Space::Values(values)) = Space::parse(text)
         {
-            value = Value::Array(values.iter().map(tree::Value::to_toml).collect());
+            let span = node.span;
+            let nodes = values.into_iter().map(|value| tree::Node { span, value });
+            node.value = tree::Value::Array(nodes.collect());
         }
-        match &mut value {
-            Value::Array(values) => values.iter_mut().for_each(|value| value_absolute(last, value, folder)),
-            value => value_absolute(last, value, folder),
+        match &mut node.value {
+            tree::Value::Array(items) => items.iter_mut().for_each(|item| node_absolute(last, item, folders)),
+            _ => node_absolute(last, &mut node, folders),
         }
     }
-    format!("{} = {value}", Value::String(entry.key.clone()))
+    format!("{} = {}", Value::String(entry.key.clone()), node.value.to_toml())
 }
 
 /// A value of a swept key in TOML, with absolute paths, so that it is the same text in every process.
-pub(super) fn literal(key: &str, value: &tree::Value, folder: &Path) -> String {
-    match last_of_paths(key) {
-        Some(last) if !matches!(value, tree::Value::Float(_)) => {
-            let mut value = value.to_toml();
-            value_absolute(last, &mut value, folder);
-            value.to_string()
+pub(super) fn literal(key: &Key, value: &tree::Value, folders: &Folders) -> String {
+    match (last_of_paths(&key.dotted()), key.span()) {
+        (Some(last), Some(span)) if !matches!(value, tree::Value::Float(_)) => {
+            let mut node = tree::Node { span, value: value.clone() };
+            node_absolute(last, &mut node, folders);
+            node.value.to_toml().to_string()
         }
         _ => value.literal(),
     }
@@ -145,21 +146,25 @@ fn last_of_paths(key: &str) -> Option<&str> {
     ["data", "model"].contains(&parts.next()?).then(|| parts.next_back().unwrap_or_default())
 }
 
-/// Resolves paths against the folder of the spec file.
-fn make_absolute(value: &mut Value, folder: &Path) {
+/// Resolves paths against the folder of the file that has them.
+fn make_absolute(value: &mut tree::Value, folders: &Folders) {
     match value {
-        Value::Table(table) => table.iter_mut().for_each(|(key, value)| value_absolute(key, value, folder)),
-        Value::Array(items) => items.iter_mut().for_each(|item| make_absolute(item, folder)),
+        tree::Value::Table(table) => {
+            table.entries.iter_mut().for_each(|entry| node_absolute(&entry.key, &mut entry.node, folders));
+        }
+        tree::Value::Array(items) => {
+            items.iter_mut().for_each(|item| make_absolute(&mut item.value, folders))
+        }
         _ => {}
     }
 }
 
 /// Resolves the path that a key within `[data]` or `[model]` holds.
-fn value_absolute(key: &str, value: &mut Value, folder: &Path) {
-    match value {
-        Value::String(path) if PATHS.contains(&key) => {
-            *path = folder.join(&*path).to_string_lossy().into_owned()
+fn node_absolute(key: &str, node: &mut tree::Node, folders: &Folders) {
+    match &mut node.value {
+        tree::Value::String(path) if PATHS.contains(&key) => {
+            *path = folders.folder(node.span).join(&*path).to_string_lossy().into_owned();
         }
-        value => make_absolute(value, folder),
+        value => make_absolute(value, folders),
     }
 }
