@@ -22,7 +22,7 @@ import tomllib
 from functools import cached_property
 from pathlib import Path
 
-__all__ = ["Run", "RunnerError", "load", "program", "run"]
+__all__ = ["Run", "RunnerError", "load", "program", "resolve", "run"]
 
 # Number formats of a safetensors file, by their NumPy names.
 _KINDS = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "I64": "<i8", "I32": "<i4", "U8": "u1", "BOOL": "?"}
@@ -71,14 +71,18 @@ def run(spec, overrides=(), options=()):
 
     Returns the run, or the sweep with its trials. Raises RunnerError if it is rejected or fails.
     """
-    words = [_override(key, value) for key, value in overrides.items()] if isinstance(overrides, dict) else overrides
-    done = _call("run", "-q", os.fspath(spec), *words, *options)
+    done = _call("run", "-q", os.fspath(spec), *_words(overrides), *options)
     folder = done.stdout.strip()
     run = Run(folder) if folder else None
     if done.returncode != 0:
         raise RunnerError(_message(done), done.returncode, run)
     sys.stderr.write(done.stderr)
     return run
+
+
+def resolve(spec, overrides=()):
+    """The complete spec as a dict: every default and override filled in, as `runner check --spec` prints it. Nothing runs."""
+    return tomllib.loads(_done(_call("check", "--spec", os.fspath(spec), *_words(overrides))).stdout)
 
 
 def load(path):
@@ -301,6 +305,10 @@ def _call(*words, given=None):
 def _message(done):
     before, _, message = f"\n{done.stderr.strip()}".partition("\nerror: ")
     return message or before.strip() or f"it ended with exit code {done.returncode}"
+
+
+def _words(overrides):
+    return [_override(key, value) for key, value in overrides.items()] if isinstance(overrides, dict) else overrides
 
 
 def _override(key, value):

@@ -1,4 +1,4 @@
-//! `runner check SPEC.toml`: prints what would happen. Keeps nothing but compiled kernels, and throws away the steps that it measures.
+//! `runner check SPEC.toml`: prints what would happen, or with `--spec` the spec with all its values. Keeps nothing but compiled kernels, and throws away the steps that it measures.
 
 use std::{
     collections::HashMap,
@@ -28,6 +28,9 @@ use crate::{
 pub fn check(all: &CheckOptions) -> Result<Exit, Exit> {
     let run = &all.run;
     let loaded = spec::read(&run.spec(), &run.overrides()).map_err(|failure| refuse(&failure))?;
+    if all.spec {
+        return Ok(print(&loaded.to_toml_with_origins()));
+    }
     check_read(all, &loaded)
 }
 

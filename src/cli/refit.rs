@@ -71,8 +71,14 @@ pub fn refit(options: &RefitOptions, begun: Instant) -> Result<Exit, Exit> {
     let mut start = options.start.clone();
     start.run.words = words;
     if options.check {
-        let options =
-            CheckOptions { run: start.run, jobs: start.jobs, advise: false, hosts: None, link: None };
+        let options = CheckOptions {
+            run: start.run,
+            jobs: start.jobs,
+            advise: false,
+            spec: false,
+            hosts: None,
+            link: None,
+        };
         return check_read(&options, &loaded);
     }
     run_read(&start, &command, begun, Some(loaded))

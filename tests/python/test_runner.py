@@ -56,6 +56,15 @@ class Runs(unittest.TestCase):
         self.assertTrue(numpy.allclose(weights["0.weight"], [[2.0, -3.4]], atol=1.5))
         self.assertEqual(run.weights("last")["0.bias"].dtype, numpy.float32)
 
+    def test_a_spec_is_resolved_and_not_run(self):
+        spec = runner.resolve("linreg.toml", {"trainer.max_epochs": 5})
+        self.assertFalse(Path("runs").exists())
+        run = runner.run("linreg.toml", {"trainer.max_epochs": 5})
+        tables = ("name", "devices", "data", "optimizer", "trainer", "logging")
+        self.assertEqual({name: spec[name] for name in tables}, {name: run.spec[name] for name in tables})
+        with self.assertRaisesRegex(runner.RunnerError, "unknown key `optimizer.sgd.rate`"):
+            runner.resolve("linreg.toml", ["optimizer.sgd.rate=1"])
+
     def test_a_sweep_has_its_trials(self):
         sweep = runner.run("linreg.toml", ["optimizer.sgd.lr=0.01,0.03"])
         self.assertEqual([trial.spec["optimizer"]["sgd"]["lr"] for trial in sweep.trials], [0.01, 0.03])

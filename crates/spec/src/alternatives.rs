@@ -1,8 +1,14 @@
-//! Keys of which a spec has one, each a plain value: an override of one takes the place of the file's other one. Tables that
-//! exclude each other, such as `[optimizer.sgd]` and `[optimizer.adam]`, stay: a word for one would drop all settings of the other.
+//! Keys of which a spec has one: one that is set takes the place of the other. A key within one of them, such as `optimizer.adam.lr`
+//! as an override, does not: a word would drop all settings of `[optimizer.sgd]`.
 
 use super::{
-    checkpoint::Every, devices::Request, key::Key, lab::Operands, reader::Choices, trainer::ValidateEvery,
+    Init, Optimizer, Rule, Source,
+    checkpoint::Every,
+    devices::Request,
+    key::{Key, dotted},
+    lab::Operands,
+    reader::Choices,
+    trainer::ValidateEvery,
 };
 
 /// The alternatives in a table of the spec.
@@ -12,8 +18,12 @@ fn names_in(table: &str) -> Vec<&'static str> {
     }
     match table {
         "checkpoint" => names::<Every>(),
+        "data" => names::<Source>(),
         "devices" => names::<Request>(),
         "matmul" => names::<Operands>(),
+        "model.init" => names::<Init>(),
+        "optimizer" => names::<Optimizer>(),
+        "schedule" => names::<Rule>(),
         "trainer" => names::<ValidateEvery>(),
         _ => Vec::new(),
     }
@@ -21,11 +31,12 @@ fn names_in(table: &str) -> Vec<&'static str> {
 
 /// The other keys of which a spec has one, as `key` is one of them.
 pub(super) fn alternatives(key: &Key) -> Vec<Key> {
-    let ([table, name], Some(span)) = (&key.parts[..], key.span()) else { return Vec::new() };
-    let names = names_in(&table.text);
+    let (Some((name, table)), Some(span)) = (key.parts.split_last(), key.span()) else { return Vec::new() };
+    let table = dotted(table.iter().map(|part| part.text.as_str()));
+    let names = names_in(&table);
     if !names.contains(&name.text.as_str()) {
         return Vec::new();
     }
     let others = names.into_iter().filter(|other| *other != name.text);
-    others.filter_map(|other| Key::parse_at(&format!("{}.{other}", table.text), span).ok()).collect()
+    others.filter_map(|other| Key::parse_at(&format!("{table}.{other}"), span).ok()).collect()
 }

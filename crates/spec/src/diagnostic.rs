@@ -8,11 +8,16 @@ use runner_base::host::escape_line;
 use super::{
     problem::{Location, Problem},
     reader::{IN_BRACKETS, MAX_PROBLEMS},
+    tree::{FIRST_BASE, Span},
 };
 
 /// The texts of a spec: the file, then the overrides in the order given.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Sources(Vec<Text>);
+pub(super) struct Sources {
+    own: Vec<Text>,
+    /// The files that the file extends.
+    bases: Vec<Text>,
+}
 
 #[derive(Clone, Debug)]
 struct Text {
@@ -32,13 +37,41 @@ impl Sources {
         };
         let arguments =
             arguments.iter().enumerate().map(|(place, a)| Text { name: name(place), text: a.clone() });
-        Self(std::iter::once(file).chain(arguments).collect())
+        Self { own: std::iter::once(file).chain(arguments).collect(), bases: Vec::new() }
+    }
+
+    /// The number of the next text that is added.
+    pub fn next_base(&self) -> usize {
+        FIRST_BASE + self.bases.len()
+    }
+
+    pub fn add_base(&mut self, path: &Path, text: String) {
+        self.bases.push(Text { name: escape_line(&path.to_string_lossy()).into_owned(), text });
+    }
+
+    fn get(&self, source: usize) -> Option<&Text> {
+        match source.checked_sub(FIRST_BASE) {
+            Some(base) => self.bases.get(base),
+            None => self.own.get(source),
+        }
+    }
+
+    /// Where a value comes from that is not written in the file.
+    pub fn origin(&self, span: Span) -> Option<String> {
+        if span.source == 0 || span.is_argument() {
+            return span.is_argument().then(|| "command line".to_owned());
+        }
+        let Text { name, text } = self.get(span.source)?;
+        Some(format!(
+            "from {name}:{}",
+            1 + text.as_bytes()[..span.start].iter().filter(|byte| **byte == b'\n').count()
+        ))
     }
 
     /// The number that was meant, if the place is within the values of an override such as `lr=0,5`.
     fn decimal_comma(&self, place: &Location) -> Option<String> {
-        let Location::Span { source: source @ 1.., range } = place else { return None };
-        let (name, values) = self.0.get(*source)?.text.split_once('=')?;
+        let Location::Span { source: source @ 1..FIRST_BASE, range } = place else { return None };
+        let (name, values) = self.get(*source)?.text.split_once('=')?;
         let (whole, digits) = values.trim().split_once(',').filter(|_| range.start > name.len())?;
         let are_digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
         // Two whole numbers such as 3 and 4 are rather two values.
@@ -48,8 +81,8 @@ impl Sources {
 
     /// Makes one problem of those of each value where an override such as `sizes=16,64` was meant as one list.
     fn list_without_brackets(&self, problem: &mut Problem) {
-        let Location::Span { source: source @ 1.., range } = &problem.place else { return };
-        let Some((name, values)) = self.0.get(*source).and_then(|text| text.text.split_once('=')) else {
+        let Location::Span { source: source @ 1..FIRST_BASE, range } = &problem.place else { return };
+        let Some((name, values)) = self.get(*source).and_then(|text| text.text.split_once('=')) else {
             return;
         };
         let is_one_list =
@@ -129,7 +162,7 @@ impl Failure {
         if count > 1 {
             let count =
                 if count < MAX_PROBLEMS { count.to_string() } else { format!("at least {MAX_PROBLEMS}") };
-            let place = self.sources.0.first().map_or(String::new(), |file| format!(" in {}", file.name));
+            let place = self.sources.own.first().map_or(String::new(), |file| format!(" in {}", file.name));
             out += &renderer
                 .render(&[Group::with_title(Level::ERROR.primary_title(format!("{count} problems{place}")))]);
             out += "\n";
@@ -176,7 +209,7 @@ impl Failure {
         let mut elements = Vec::new();
         while let Some(&(source, ..)) = marks.first() {
             let (here, elsewhere): (Vec<_>, Vec<_>) = marks.into_iter().partition(|m| m.0 == source);
-            if let Some(text) = self.sources.0.get(source) {
+            if let Some(text) = self.sources.get(source) {
                 let here = here.into_iter().map(|(_, range, kind, label)| (range, kind, label)).collect();
                 elements.push(view(text, here));
             }

@@ -89,12 +89,12 @@ impl<S> Experiment<S> {
 
     /// A point as one text per axis, the form that processes exchange.
     pub fn cells(&self, point: &Point) -> Vec<String> {
-        self.points.sweep.cells(point, &self.points.folder)
+        self.points.sweep.cells(point, &self.points.folders)
     }
 
     /// Parses [`Experiment::cells`]; `None` if the texts are not values of these axes.
     pub fn read_point(&self, cells: &[String]) -> Option<Point> {
-        self.points.sweep.read_point(cells, &self.points.folder)
+        self.points.sweep.read_point(cells, &self.points.folders)
     }
 
     /// Draws a later trial from all trials that were drawn or listed before, and how bad each was; `None` for one that

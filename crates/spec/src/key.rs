@@ -199,7 +199,10 @@ pub(super) fn remove(root: &mut Table, key: &Key) -> Option<Node> {
 }
 
 /// The node of the longest prefix of a key that the spec has, and whether that prefix is the whole key.
-fn find<'a, 'k>(root: &'a Table, mut parts: impl Iterator<Item = &'k str>) -> Option<(&'a Node, bool)> {
+pub(super) fn find<'a, 'k>(
+    root: &'a Table,
+    mut parts: impl Iterator<Item = &'k str>,
+) -> Option<(&'a Node, bool)> {
     let mut node = &root.get(parts.next()?)?.node;
     for part in parts {
         let next = match &node.value {

@@ -9,6 +9,9 @@
 //! ```
 
 mod alternatives;
+mod base_file;
+#[cfg(test)]
+mod base_file_tests;
 mod checkpoint;
 mod class_weights;
 mod data;
@@ -17,6 +20,7 @@ mod diagnostic;
 pub mod duration;
 mod experiment;
 mod extend;
+mod folders;
 mod key;
 pub mod lab;
 mod launcher;
@@ -25,6 +29,9 @@ mod logging;
 mod model;
 mod monitor;
 mod optimizer;
+mod origin;
+#[cfg(test)]
+mod origin_tests;
 mod overrides;
 #[cfg(test)]
 mod overrides_tests;
@@ -40,6 +47,7 @@ mod schedule;
 mod schema;
 mod shared;
 mod short_values;
+mod spec_text;
 mod suggest;
 mod sweep;
 mod tables;
@@ -329,6 +337,7 @@ impl Spec {
 fn tables_of_sweeps(t: &mut Fields<'_>) {
     t.optional("sweep", sweep::DOC, |v| v.table(|t| sweep::Sweep::read(t, &mut Vec::new())));
     t.optional("launcher", launcher::DOC, Launcher::read);
+    t.optional(base_file::KEY, base_file::DOC, base_file::refuse_elsewhere);
 }
 
 /// Whether a name that becomes a folder's name may contain this character.

@@ -1,29 +1,24 @@
 //! From a file and overrides to an experiment: every trial read and checked.
 
-use std::{
-    fs::{self, File},
-    io::{self, Read as _},
-    path::{Path, PathBuf},
-    sync::OnceLock,
-};
+use std::{path::Path, sync::OnceLock};
 
 use super::{
     Kind, LabSpec, Launcher, Spec,
+    base_file::Files,
     diagnostic::{Failure, Sources},
     experiment::{Experiment, Found, TrialSpec, axes},
+    folders::Folders,
     key::Key,
     launcher, overrides,
     points::{Points, folder_of, node},
     problem::{Location, Problem},
     reader::{self, Fields, Item, Read, Reading},
-    schema, suggest,
+    schema,
+    spec_text::read_text,
     sweep::{self, Judged, MAX_TRIALS, Sweep},
     tree::{self, Table, Value},
 };
 use runner_base::host;
-
-/// A larger file cannot be a spec.
-const MAX_BYTES: u64 = 16 << 20;
 
 /// An experiment of either family of kinds.
 #[derive(Clone, Debug)]
@@ -74,7 +69,7 @@ const SHARED_WITH: usize = 16;
 /// memory.
 const MAX_VALUES: usize = 20_000_000;
 
-/// Like [`read`], for a text that was read already. Relative paths are resolved against `folder`.
+/// Like [`read`], for a text that was read already. Its relative paths start at `folder`.
 pub(super) fn load_text(
     path: &Path,
     folder: &Path,
@@ -88,19 +83,24 @@ pub(super) fn load_text(
         return Err(Failure::new(vec![Problem::new(Location::Nowhere, message).hint(hint)]));
     }
     let sources = Sources::new(path, text, overrides, derived);
-    let mut root = match parsed {
+    let mut files = Files { sources, folders: Folders::new(folder) };
+    let extended = parsed.and_then(|root| files.extend(root, &mut vec![path.to_owned()]));
+    let Files { sources, folders } = files;
+    let mut root = match extended {
         Ok(root) => root,
         Err(problems) => return Err(Failure::from_problems(problems, sources)),
     };
     let (keys, mut problems) = overrides::apply(&mut root, overrides);
-    let sweep = take_sweep(&mut root, folder, &mut problems);
-    let launcher = take_launcher(&mut root, folder, &mut problems);
+    let mut written = root.clone();
+    written.close_gaps();
+    let sweep = take_sweep(&mut root, &folders, &mut problems);
+    let launcher = take_launcher(&mut root, &folders, &mut problems);
     sweep.check_overrides(&keys, &mut problems);
     let kind = kind_of(&root);
-    let parts = (root, sweep, launcher);
+    let parts = (written, root, sweep, launcher);
     Ok(match kind {
-        Kind::Train => Loaded::Train(Box::new(finish(path, folder, parts, kind, problems, sources)?)),
-        _ => Loaded::Lab(Box::new(finish(path, folder, parts, kind, problems, sources)?)),
+        Kind::Train => Loaded::Train(Box::new(finish(path, folders, parts, kind, problems, sources)?)),
+        _ => Loaded::Lab(Box::new(finish(path, folders, parts, kind, problems, sources)?)),
     })
 }
 
@@ -146,64 +146,13 @@ fn kind_of(root: &Table) -> Kind {
     Kind::LABS.into_iter().find(|lab| lab.name() == kind).unwrap_or(Kind::Train)
 }
 
-/// Reads the file or standard input; fails if it is too large or not UTF-8.
-fn read_text(path: &Path, is_piped: bool) -> Result<String, Box<Problem>> {
-    let refuse = |message: String| Box::new(Problem::new(Location::Nowhere, message));
-    let name = path.display();
-    let mut bytes = Vec::new();
-    // A shell passes what a command prints, as in `runner <(command)`, by a path in one of these folders.
-    let is_shells = ["/dev/", "/proc/"].iter().any(|folder| path.starts_with(folder));
-    let opened: io::Result<Box<dyn io::Read>> = match is_shells {
-        _ if is_piped => Ok(Box::new(io::stdin())),
-        true => File::open(path).map(|file| Box::new(file) as _),
-        false => host::open_regular(path).map(|(file, _)| Box::new(file) as _),
-    };
-    opened.and_then(|file| file.take(MAX_BYTES + 1).read_to_end(&mut bytes)).map_err(|e| {
-        let mut problem = refuse(format!("cannot read `{name}`: {}", host::reason(&e)));
-        problem.hint = near(path).map(|near| format!("did you mean `{}`?", near.display()));
-        problem
-    })?;
-    if bytes.len() as u64 > MAX_BYTES {
-        return Err(refuse(format!("`{name}` is larger than {} MiB: it is no spec", MAX_BYTES >> 20)));
-    }
-    String::from_utf8(bytes).map_err(|e| {
-        let at = e.utf8_error().valid_up_to();
-        let before = String::from_utf8_lossy(&e.as_bytes()[..at]);
-        let line = before.matches('\n').count() as u64 + 1;
-        let column = before.chars().rev().take_while(|c| *c != '\n').count() as u64 + 1;
-        let place =
-            Location::File { path: path.to_owned(), line: Some(line), column: Some(column), text: None };
-        Box::new(Problem::new(place, "not TOML: the file is not UTF-8 text"))
-    })
-}
-
-/// The spec whose path is nearly this one: its name, or that of its folder, is another.
-fn near(path: &Path) -> Option<PathBuf> {
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty() && !folder.is_dir());
-    if let Some(folder) = folder {
-        let meant = near_in_folder(folder, |entry| entry.path().is_dir())?.join(path.file_name()?);
-        return if meant.is_file() { Some(meant) } else { near(&meant) };
-    }
-    near_in_folder(path, |entry| entry.path().extension().is_some_and(|end| end == "toml"))
-}
-
-/// The nearest name of what fits beside a path.
-fn near_in_folder(path: &Path, fits: impl Fn(&fs::DirEntry) -> bool) -> Option<PathBuf> {
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let typed = path.file_name()?.to_str()?;
-    let entries = fs::read_dir(folder).ok()?.flatten().filter(fits);
-    let names: Vec<String> = entries.filter_map(|entry| entry.file_name().into_string().ok()).collect();
-    let others = names.iter().map(String::as_str).filter(|name| *name != typed);
-    suggest::nearest(typed, others).map(|name| path.with_file_name(name))
-}
-
 /// Removes `[sweep]` from the tree and reads it: trials have no such table.
-fn take_sweep(root: &mut Table, folder: &Path, problems: &mut Vec<Problem>) -> Sweep {
+fn take_sweep(root: &mut Table, folders: &Folders, problems: &mut Vec<Problem>) -> Sweep {
     let Some(mut entry) = root.remove("sweep") else { return Sweep::NONE };
     entry.node.value.close_gaps();
     let written = entry.node.value.as_table().cloned().unwrap_or_default();
     let table = Table { entries: vec![entry] };
-    let mut reading = Reading::new(folder);
+    let mut reading = Reading::new(folders);
     let mut sweep = reader::read(&node(table), &mut reading, |v| {
         v.table(|t| t.section("sweep", sweep::DOC, |v| v.table(|t| Sweep::read(t, problems))))
     });
@@ -213,9 +162,9 @@ fn take_sweep(root: &mut Table, folder: &Path, problems: &mut Vec<Problem>) -> S
 }
 
 /// Removes `[launcher]` from the tree and reads it: it applies to the sweep, not to a trial.
-fn take_launcher(root: &mut Table, folder: &Path, problems: &mut Vec<Problem>) -> Launcher {
+fn take_launcher(root: &mut Table, folders: &Folders, problems: &mut Vec<Problem>) -> Launcher {
     let table = Table { entries: root.remove("launcher").into_iter().collect() };
-    let mut reading = Reading::new(folder);
+    let mut reading = Reading::new(folders);
     let read =
         |v: Item<'_>| v.table(|t: &mut Fields<'_>| t.section("launcher", launcher::DOC, Launcher::read));
     let launcher = reader::read(&node(table), &mut reading, read);
@@ -249,22 +198,15 @@ fn read_named<S: AnySpec>(v: Item<'_>, kind: Kind, path: &Path) -> S {
 
 fn finish<S: AnySpec>(
     path: &Path,
-    folder: &Path,
-    (base, sweep, launcher): (Table, Sweep, Launcher),
+    folders: Folders,
+    (written, base, sweep, launcher): (Table, Table, Sweep, Launcher),
     kind: Kind,
     mut problems: Vec<Problem>,
     sources: Sources,
 ) -> Result<Experiment<S>, Failure> {
     let read: fn(Item<'_>, Kind, &Path) -> S = read_named;
-    let points = Points {
-        read,
-        kind,
-        path: path.to_owned(),
-        folder: folder.to_owned(),
-        base,
-        sweep,
-        schema: OnceLock::new(),
-    };
+    let points =
+        Points { read, kind, path: path.to_owned(), folders, written, base, sweep, schema: OnceLock::new() };
     let trials = read_trials(&points, &mut problems);
     if !problems.is_empty() {
         return Err(Failure::from_problems(problems, sources));

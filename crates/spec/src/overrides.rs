@@ -1,5 +1,5 @@
 //! Positional overrides, in the style of Hydra: `key=value` sets, `key=1,2,4` and `key=0..5` sweep, `~key`
-//! deletes.
+//! deletes. The keys of a file that extends another one take their places by the same rules.
 //!
 //! They change the tree before anything is read from it. So an override obeys the same rules as the file, and
 //! its mistakes are shown at the argument. An index counts the items of the array as written, whatever was
@@ -8,7 +8,7 @@
 
 use super::{
     alternatives::alternatives,
-    key::{self, Key},
+    key::{self, Key, Part},
     problem::Problem,
     suggest,
     sweep::Space,
@@ -182,6 +182,11 @@ fn axes<'a>(root: &'a mut Table, name: &str) -> Option<&'a mut Table> {
     Some(axes)
 }
 
+/// The keys of the axes in a table.
+fn keys_in(root: &mut Table, table: &str) -> Vec<String> {
+    axes(root, table).map_or_else(Vec::new, |axes| axes.entries.iter().map(|axis| axis.key.clone()).collect())
+}
+
 /// Removes the axis of a key and its condition. Returns whether there was one.
 fn remove_axis(root: &mut Table, name: &str) -> bool {
     let removed = AXES.map(|table| axes(root, table).and_then(|axes| axes.remove(name)));
@@ -200,9 +205,60 @@ fn remove_axis(root: &mut Table, name: &str) -> bool {
 fn remove_alternatives(root: &mut Table, given: &[Given]) {
     for other in given.iter().flat_map(|own| alternatives(&own.key)) {
         let name = other.dotted();
-        if !given.iter().any(|given| given.key.dotted() == name) {
-            remove_axis(root, &name);
-            key::remove(root, &other);
+        if given.iter().any(|given| given.key.dotted() == name || other.is_above(&given.key)) {
+            continue;
+        }
+        let below = format!("{name}.");
+        let swept: Vec<String> = AXES.iter().flat_map(|table| keys_in(root, table)).collect();
+        swept.iter().filter(|key| **key == name || key.starts_with(&below)).for_each(|key| {
+            remove_axis(root, key);
+        });
+        key::remove(root, &other);
+    }
+}
+
+/// Puts the keys of a file in the place of those of `root`, the file that it extends.
+pub(super) fn replace(root: &mut Table, own: Table) {
+    let mut given = Vec::new();
+    list_given(&own, &[], &mut given);
+    remove_alternatives(root, &given);
+    for own in &given {
+        let name = own.key.dotted();
+        match own.axes {
+            None => {
+                remove_axis(root, &name);
+            }
+            // An axis that stays in its table keeps its condition.
+            Some(table) => AXES.iter().filter(|other| **other != table).for_each(|other| {
+                axes(root, other).and_then(|axes| axes.remove(&name));
+            }),
+        }
+    }
+    merge(root, own);
+}
+
+/// The keys, tables and axes that a file gives.
+fn list_given(table: &Table, above: &[Part], given: &mut Vec<Given>) {
+    for entry in &table.entries {
+        let part = Part { text: entry.key.clone(), span: entry.key_span };
+        let key = Key { parts: [above, &[part]].concat() };
+        if key.dotted() == "sweep" {
+            given.extend(axes_in(&key, &entry.node.value));
+            continue;
+        }
+        if let Value::Table(inner) = &entry.node.value {
+            list_given(inner, &key.parts, given);
+        }
+        given.push(Given { key, axes: None });
+    }
+}
+
+/// Tables merge; all else is replaced.
+fn merge(root: &mut Table, own: Table) {
+    for Entry { key, key_span, node } in own.entries {
+        match (root.get_mut(&key).map(|entry| &mut entry.node.value), node.value) {
+            (Some(Value::Table(table)), Value::Table(own)) => merge(table, own),
+            (_, value) => root.insert(&key, key_span, Node { value, ..node }),
         }
     }
 }

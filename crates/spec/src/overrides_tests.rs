@@ -25,7 +25,7 @@ fn one_value_sets_and_ends_an_axis() {
     assert_eq!(applied("", &["a.b=x,2"]).0, r#"{ sweep = { grid = { "a.b" = ["x", 2] } } }"#);
 }
 
-/// Of keys that exclude each other, plain values: what an argument sets or sweeps replaces the file's, also its axis.
+/// Of keys that exclude each other: what an argument sets or sweeps as a whole replaces the file's, also its axes.
 #[test]
 fn an_alternative_takes_the_place_of_the_files() {
     let file = "checkpoint = { every_minutes = 1.0, keep_last = 2 }\noptimizer = { sgd = { lr = 1 } }";
@@ -51,6 +51,11 @@ fn an_alternative_takes_the_place_of_the_files() {
         applied("a.every_epochs = 1", &["a.every_steps=2"]).0,
         "{ a = { every_epochs = 1, every_steps = 2 } }"
     );
+    let file = "optimizer.sgd.lr = 1\nsweep.grid = { \"optimizer.sgd.lr\" = [1, 2], seed = [1, 2] }";
+    let one = "{ optimizer = { adam = { lr = 2 } }, sweep = { grid = { seed = [1, 2] } } }";
+    assert_eq!(applied(file, &["optimizer.adam={lr=2}"]).0, one);
+    let both = applied(file, &["optimizer.adam={lr=2}", "optimizer.sgd.lr=3,4"]).0;
+    assert!(both.starts_with("{ optimizer = { sgd = { lr = 1 }, adam = { lr = 2 } }, "), "{both}");
     let tables = applied("optimizer.sgd.lr = 1", &["optimizer.adam.lr=2"]).0;
     assert_eq!(tables, "{ optimizer = { sgd = { lr = 1 }, adam = { lr = 2 } } }");
 }

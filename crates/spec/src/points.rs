@@ -6,7 +6,9 @@ use std::{
 };
 
 use super::{
-    Kind, key,
+    Kind,
+    folders::Folders,
+    key,
     problem::{Location, Problem},
     reader::{self, Item, Reading},
     schema, suggest,
@@ -24,7 +26,10 @@ pub(super) struct Points<S> {
     pub read: fn(Item<'_>, Kind, &Path) -> S,
     pub kind: Kind,
     pub path: PathBuf,
-    pub folder: PathBuf,
+    pub folders: Folders,
+    /// The spec as written, with all overrides applied.
+    pub written: Table,
+    /// The same without `[sweep]` and `[launcher]`.
     pub base: Table,
     pub sweep: Sweep,
     /// The schema of this kind of spec, built on first use.
@@ -36,7 +41,7 @@ impl<S> Points<S> {
     pub fn read(&self, values: &[Option<&Node>]) -> Result<S, Vec<Problem>> {
         let (tree, mut problems) = self.sweep.apply(&self.base, values);
         let read = |v: Item<'_>| (self.read)(v, self.kind, &self.path);
-        let mut reading = Reading::new(&self.folder);
+        let mut reading = Reading::new(&self.folders);
         let root = node(tree);
         let spec = reader::read(&root, &mut reading, read);
         reading.hint_elsewhere(|path| {

@@ -9,7 +9,7 @@ pub enum Location {
     /// The value of a dotted key, such as `model.layers.1.linear.in_features`. If the spec does not set the
     /// key, the nearest table above it is meant.
     Key(String),
-    /// Bytes of one of the spec's texts: 0 is the file, then one per override in the order given.
+    /// Bytes of one of the spec's texts: 0 is the file, then one per override in the order given; far above are the files that it extends.
     Span {
         /// The number of the text.
         source: usize,

@@ -93,7 +93,7 @@ fn table(schema: &Json) -> BoxedStrategy<Json> {
         .as_object()
         .into_iter()
         .flatten()
-        .filter(|(name, _)| !["kind", "launcher", "sweep"].contains(&name.as_str()));
+        .filter(|(name, _)| !["kind", "launcher", "sweep", "extends"].contains(&name.as_str()));
     let fields = fields.map(|(name, inner)| {
         let is_required = required.contains(name);
         (
@@ -186,6 +186,9 @@ proptest! {
         let experiment = read(&resolved, &[]).map_err(|f| TestCaseError::fail(format!("{resolved}\n{f}")))?;
         prop_assert_eq!(&experiment.trials[0].spec, &spec, "{}", resolved);
         prop_assert_eq!(experiment.hash8(), spec.hash8());
+        let text = Loaded::Train(Box::new(experiment)).to_toml_with_origins();
+        let experiment = read(&text, &[]).map_err(|f| TestCaseError::fail(format!("{text}\n{f}")))?;
+        prop_assert_eq!(&experiment.trials[0].spec, &spec, "{}", text);
     }
 }
 

@@ -14,7 +14,7 @@ use toml::{Table, Value};
 use super::Spec;
 
 /// Tables whose subtables get their own header, as in `[optimizer.sgd]`; others are written inline.
-const WITH_HEADERS: [&str; 3] = ["data", "optimizer", "schedule"];
+const WITH_HEADERS: [&str; 4] = ["data", "optimizer", "schedule", "launcher"];
 
 impl Spec {
     /// The spec as TOML that reads back the same, from any folder.
@@ -36,10 +36,10 @@ impl Spec {
     /// [`Self::to_toml`] and [`Self::hash8`] in one pass.
     pub fn to_toml_and_hash8(&self) -> (String, String) {
         let mut table = table(self);
-        let toml = text(&table);
+        let toml = text(&table, NO_NOTE);
         let hash = Sha256::new();
         let hash = if name_all_files(&mut table) {
-            hash.chain_update(text(&table))
+            hash.chain_update(text(&table, NO_NOTE))
         } else {
             hash.chain_update(&toml)
         };
@@ -60,11 +60,11 @@ pub(super) fn changes<S: Serialize>(own: &S, other: &S) -> Vec<Change> {
 
 /// A spec of any kind as TOML that reads back the same.
 pub(super) fn to_toml(spec: &impl Serialize) -> String {
-    text(&table(spec))
+    text(&table(spec), NO_NOTE)
 }
 
 /// Every spec can be represented in TOML: paths were checked to be UTF-8 when they were read.
-fn table(spec: &impl Serialize) -> Table {
+pub(super) fn table(spec: &impl Serialize) -> Table {
     Table::try_from(spec).unwrap_or_default()
 }
 
@@ -84,11 +84,18 @@ fn leaves(table: &Table) -> BTreeMap<String, String> {
     leaves
 }
 
-fn text(table: &Table) -> String {
+/// What stands at the end of a value's line, by the value's path.
+pub(super) type Note<'a> = &'a dyn Fn(&[&str], &Value) -> String;
+
+/// No line has a note.
+pub(super) const NO_NOTE: Note<'static> = &|_, _| String::new();
+
+/// A table of a spec as TOML.
+pub(super) fn text(table: &Table, note: Note<'_>) -> String {
     let mut out = String::new();
     let (tables, scalars): (Vec<_>, Vec<_>) = table.iter().partition(|(_, v)| v.is_table());
     for (key, value) in scalars {
-        line(&mut out, key, value);
+        line(&mut out, &[key], value, note);
     }
     for (name, value) in tables {
         let Value::Table(table) = value else { continue };
@@ -98,12 +105,12 @@ fn text(table: &Table) -> String {
             let _ = write!(out, "\n[{name}]\n");
         }
         for (key, value) in fields {
-            line(&mut out, key, value);
+            line(&mut out, &[name, key], value, note);
         }
         for (key, value) in inner {
             let _ = write!(out, "\n[{name}.{key}]\n");
-            for (key, value) in value.as_table().into_iter().flatten() {
-                line(&mut out, key, value);
+            for (field, value) in value.as_table().into_iter().flatten() {
+                line(&mut out, &[name, key, field], value, note);
             }
         }
     }
@@ -116,7 +123,7 @@ fn text(table: &Table) -> String {
 pub(super) fn hashed(spec: &impl Serialize) -> String {
     let mut table = table(spec);
     name_all_files(&mut table);
-    text(&table)
+    text(&table, NO_NOTE)
 }
 
 /// Replaces absolute paths by file names; returns whether there are any.
@@ -148,18 +155,20 @@ pub(super) fn hex8(hash: Sha256) -> String {
     hash.finalize().iter().take(4).map(|byte| format!("{byte:02x}")).collect()
 }
 
-fn line(out: &mut String, key: &str, value: &Value) {
+fn line(out: &mut String, path: &[&str], value: &Value, note: Note<'_>) {
+    let Some(key) = path.last() else { return };
     match value {
         // Layers, stages of a chain and steps of a tour get one line each.
-        Value::Array(items) if matches!(key, "layers" | "chain" | "step") => {
+        Value::Array(items) if matches!(*key, "layers" | "chain" | "step") => {
             let _ = writeln!(out, "{key} = [");
-            for item in items {
-                let _ = writeln!(out, "    {item},");
+            for (index, item) in items.iter().enumerate() {
+                let place = index.to_string();
+                let _ = writeln!(out, "    {item},{}", note(&[path, &[&place]].concat(), item));
             }
             out.push_str("]\n");
         }
         _ => {
-            let _ = writeln!(out, "{key} = {value}");
+            let _ = writeln!(out, "{key} = {value}{}", note(path, value));
         }
     }
 }

@@ -8,7 +8,10 @@ use toml::de::{DeTable, DeValue};
 
 use super::problem::{Location, Problem};
 
-/// Bytes of one of the texts: 0 is the file, then one per override in the order given.
+/// The number of the first text that the file extends; the next ones follow it.
+pub(super) const FIRST_BASE: usize = usize::MAX / 2;
+
+/// Bytes of one of the texts: 0 is the file, then one per override in the order given; from [`FIRST_BASE`] on the files that it extends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Span {
     pub source: usize,
@@ -19,6 +22,11 @@ pub(super) struct Span {
 impl Span {
     pub fn new(source: usize, range: Range<usize>) -> Self {
         Self { source, start: range.start, end: range.end }
+    }
+
+    /// Whether it is in an argument of the command line.
+    pub fn is_argument(self) -> bool {
+        (1..FIRST_BASE).contains(&self.source)
     }
 
     /// The span as a public [`Location`].

@@ -200,6 +200,10 @@ pub struct CheckOptions {
     /// Try other batch sizes, engines, threads, placements and logging policies for some seconds, and say what is faster
     #[arg(long)]
     pub advise: bool,
+    /// Print the complete spec in place of the plan: every default and override filled in, and where each value comes from that the
+    /// file does not give. `runner` takes it as a spec
+    #[arg(long, conflicts_with_all = ["jobs", "advise", "hosts", "quiet", "verbose"])]
+    pub spec: bool,
     /// Predict a step over 2, 4 or more hosts like this one, and the batch from which they pay: `1,2,4,...,64`
     #[arg(long, value_name = "N,...", requires = "link", conflicts_with = "advise")]
     pub hosts: Option<HostCounts>,

@@ -13,6 +13,9 @@ A spec is a TOML file. It needs a data source, `[model]` and an optimizer; every
 is an error that names its place and suggests the nearest key. `runner schema` prints the JSON Schema, which editors use for
 completion and checks; `runner new` prints commented starters.
 
+A file that [`extends`](sweeps.md#one-spec-on-top-of-another) another replaces some of its keys. [`runner check SPEC
+--spec`](sweeps.md#overrides) prints a spec with all its values, and where each comes from.
+
 `layers[].linear` is the key `linear` of a table in the list `layers`. Parentheses at the end of a meaning give the default
 where the default column is empty.
 ";

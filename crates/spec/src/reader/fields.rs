@@ -212,9 +212,9 @@ impl<'a> Fields<'a> {
     fn report_excluded(&mut self, first: &Entry, later: &Entry) {
         let path = |reading: &Reading, entry: &Entry| reading.path_to(Some(&entry.key));
         let (a, b) = (path(self.reading, first), path(self.reading, later));
-        let hint = match first.key_span.source {
-            0 => format!("remove one of them; on the command line: `~{a}`"),
-            _ => "leave one of the two arguments out".to_owned(),
+        let hint = match first.key_span.is_argument() {
+            false => format!("remove one of them; on the command line: `~{a}`"),
+            true => "leave one of the two arguments out".to_owned(),
         };
         let message = format!("`{b}` and `{a}` exclude each other");
         let mut problem = Problem::new(later.key_span.place(), message).hint(hint);

@@ -97,9 +97,12 @@ impl<'a> Item<'a> {
         self.custom_hinted("a string", schema, String::new(), quoted, |v| v.as_str().map(str::to_owned))
     }
 
-    /// A file's path, made absolute from the spec's folder. Its reader finds out whether the file exists.
+    /// A file's path, made absolute from the folder of the file that has it. Its reader finds out whether the file exists.
     pub fn path(self) -> PathBuf {
-        let folder = self.reading.folder.clone();
+        let folder = match &self.at {
+            At::Node(node) => self.reading.folders.folder(node.span).to_owned(),
+            _ => PathBuf::new(),
+        };
         let absolute = |s: &str| {
             let joined = folder.join(s);
             std::path::absolute(&joined).unwrap_or(joined)

@@ -15,7 +15,7 @@ mod item;
 mod range;
 mod read;
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 pub(super) use choice::{Choice, Choices, How, Word, Words};
 pub(super) use declare::{choices, table, words};
@@ -24,7 +24,7 @@ pub(super) use item::{Fault, IN_BRACKETS, Item};
 pub(super) use range::Rule;
 pub(super) use read::*;
 
-use super::{key, problem::Problem, tree::Node};
+use super::{folders::Folders, key, problem::Problem, tree::Node};
 
 /// A JSON object under construction.
 pub(super) type Json = serde_json::Map<String, serde_json::Value>;
@@ -50,7 +50,7 @@ pub(super) struct Reading {
     /// Dotted unknown keys that resemble no declared key of their table, each with the index of its problem.
     unknown: Vec<(usize, String)>,
     path: Vec<Segment>,
-    folder: PathBuf,
+    folders: Folders,
 }
 
 #[derive(Clone, Copy)]
@@ -60,10 +60,10 @@ enum Segment {
 }
 
 impl Reading {
-    /// A reading of a spec whose relative paths are taken from `folder`.
-    pub fn new(folder: &Path) -> Self {
+    /// A reading of a spec whose relative paths start at these folders.
+    pub fn new(folders: &Folders) -> Self {
         let (problems, reported, unknown, path) = Default::default();
-        Self { problems, reported, unknown, path, folder: folder.to_owned() }
+        Self { problems, reported, unknown, path, folders: folders.clone() }
     }
 
     /// All reported problems.
@@ -122,7 +122,7 @@ pub(super) fn read<T>(root: &Node, reading: &mut Reading, read: impl FnOnce(Item
 /// The JSON Schema of a document that `read` reads.
 pub(super) fn describe<T>(read: impl FnOnce(Item<'_>) -> T) -> Json {
     let mut schema = Json::new();
-    let mut reading = Reading::new(Path::new("/"));
+    let mut reading = Reading::new(&Folders::new(Path::new("/")));
     read(Item { at: At::Schema(&mut schema), doc: "", reading: &mut reading });
     schema
 }

@@ -1,9 +1,8 @@
 //! Trials that a sampler draws, at once or from the results of earlier ones.
 
-use std::path::Path;
-
 use super::{
     super::{
+        folders::Folders,
         key::Key,
         problem::Problem,
         tree::{Entry, Node, Table, Value},
@@ -94,20 +93,20 @@ impl Sweep {
     }
 
     /// One text per key of a point: its value in TOML, empty if it does not vary. Paths are absolute.
-    pub(in super::super) fn cells(&self, point: &Point, folder: &Path) -> Vec<String> {
+    pub(in super::super) fn cells(&self, point: &Point, folders: &Folders) -> Vec<String> {
         let cell = |(key, value): (&Key, &Option<Value>)| match value {
-            Some(value) => literal(&key.dotted(), value, folder),
+            Some(value) => literal(key, value, folders),
             None => String::new(),
         };
         self.keys().zip(point.values()).map(cell).collect()
     }
 
     /// Parses [`Sweep::cells`], which another process may have written with other spellings of paths.
-    pub(in super::super) fn read_point(&self, cells: &[String], folder: &Path) -> Option<Point> {
+    pub(in super::super) fn read_point(&self, cells: &[String], folders: &Folders) -> Option<Point> {
         let spaces = &self.tpe.as_ref()?.spaces;
         let own = |((key, space), cell): ((&Key, &Space), &String)| match space {
             Space::Values(values) => {
-                let own = values.iter().find(|value| literal(&key.dotted(), value, folder) == *cell);
+                let own = values.iter().find(|value| literal(key, value, folders) == *cell);
                 own.map_or_else(|| cell.clone(), Value::literal)
             }
             _ => cell.clone(),

@@ -1,0 +1,83 @@
+//! `extends`: a spec that begins with another one, of which it replaces keys as overrides on the command line do.
+//!
+//! ```text
+//! base.toml, whose base was read in the same way  ->  the file's keys take their place  ->  overrides
+//! ```
+
+use std::path::{Path, PathBuf};
+
+use super::{
+    diagnostic::Sources,
+    folders::Folders,
+    overrides,
+    points::folder_of,
+    problem::{Location, Problem},
+    reader::Item,
+    spec_text::read_text,
+    tree::{self, Span, Table, Value},
+};
+
+/// The key.
+pub(super) const KEY: &str = "extends";
+
+/// Schema text of the key.
+pub(super) const DOC: &str = "another spec, of which this file replaces keys: tables key by key, lists as a whole; its path starts at this file's folder";
+
+/// The texts and the folders of the files that a spec has been read from.
+pub(super) struct Files {
+    pub sources: Sources,
+    pub folders: Folders,
+}
+
+impl Files {
+    /// Puts the keys of a file, the last of `chain`, in place of those of the file that it extends.
+    ///
+    /// # Errors
+    /// The other file cannot be read, is no TOML, or extends one of `chain`.
+    pub fn extend(&mut self, mut own: Table, chain: &mut Vec<PathBuf>) -> Result<Table, Vec<Problem>> {
+        let Some(entry) = own.remove(KEY) else { return Ok(own) };
+        let span = entry.node.span;
+        let Value::String(name) = &entry.node.value else {
+            let message = format!("`{KEY}`: expected the path of a spec, found {}", entry.node.value.found());
+            return Err(Problem::new(span.place(), message).into());
+        };
+        let path = chain.last().and_then(|path| path.parent()).unwrap_or(Path::new("")).join(name);
+        chain.push(path.clone());
+        refuse_circle(chain, span)?;
+        let text = read_text(&path, false).map_err(|problem| at(*problem, span))?;
+        let root = tree::parse_document(&text, self.sources.next_base());
+        self.sources.add_base(&path, text);
+        self.folders.add_base(folder_of(&path));
+        let mut root = self.extend(root?, chain)?;
+        overrides::replace(&mut root, own);
+        Ok(root)
+    }
+}
+
+/// The problem of a file at the key that names it.
+fn at(problem: Problem, span: Span) -> Vec<Problem> {
+    let place = match problem.place {
+        Location::Nowhere => span.place(),
+        place => place,
+    };
+    let hint =
+        problem.hint.unwrap_or_else(|| "the path starts at the folder of the file that has it".to_owned());
+    vec![Problem { place, hint: Some(hint), ..problem }]
+}
+
+fn refuse_circle(chain: &[PathBuf], span: Span) -> Result<(), Vec<Problem>> {
+    let Some((last, others)) = chain.split_last() else { return Ok(()) };
+    let real = |path: &PathBuf| path.canonicalize().ok();
+    if real(last).is_none() || others.iter().all(|other| real(other) != real(last)) {
+        return Ok(());
+    }
+    let names: Vec<String> = chain.iter().map(|path| format!("`{}`", path.display())).collect();
+    let message = format!("files extend each other in a circle: {}", names.join(", then "));
+    Err(Problem::new(span.place(), message).hint(format!("leave `{KEY}` out of one of them")).into())
+}
+
+/// The key in the schema. The loader has removed it from files; a trial has it by an override or an axis.
+pub(super) fn refuse_elsewhere(v: Item<'_>) {
+    let schema = serde_json::json!({ "type": "string", "minLength": 1 });
+    v.custom("it in a spec file alone, neither as an override nor as an axis", schema, (), |_| None);
+}
