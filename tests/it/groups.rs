@@ -147,7 +147,9 @@ fn arrays_have_a_file_of_groups() {
     assert_eq!(parts(&run), table);
     let folder = run.0.display().to_string();
     let Ended { stderr, .. } = place.runner(&["evaluate", &folder, "x.npy", "--labels", "y.npy"]);
-    assert!(stderr.contains("these rows include those that the run was trained on: 133 of "), "{stderr}");
+    let words =
+        "these rows include those that the run was trained on: 150 of 190 (the others: 40 validation)\n";
+    assert!(stderr.contains(words), "{stderr}");
     // The run goes on where its groups are at another place.
     fs::rename(place.path().join("groups.npy"), place.path().join("moved.npy")).unwrap();
     let longer = ["trainer.max_epochs=3", "data.npy.groups=moved.npy", "-q"];

@@ -159,7 +159,7 @@ impl Run {
         };
         if let Some((file, row)) = summary.as_ref().and_then(|file| Some((file, file.rows.first()?))) {
             let cells = || file.columns.iter().zip(row.iter());
-            // Of a run that has not ended, other files have more.
+            // The row of a run that has not ended has no figures: `report_unfinished` reads them from other files.
             if !cells().any(|cell| cell == ("status", RUNNING)) {
                 run.take_figures(cells());
             }
