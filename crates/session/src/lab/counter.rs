@@ -77,6 +77,6 @@ mod tests {
     #[test]
     fn it_reports_when_it_is_time() {
         assert_eq!(reported(Duration::ZERO), [1, 2, 3, 4, 5]);
-        assert_eq!(reported(Duration::from_secs(3600)), []);
+        assert!(reported(Duration::from_secs(3600)).is_empty());
     }
 }
