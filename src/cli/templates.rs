@@ -6,7 +6,10 @@ use std::{
     path::Path,
 };
 
-use super::{args::NewOptions, draft::draft};
+use super::{
+    args::{NO_PARQUET, NewOptions},
+    draft::draft,
+};
 use crate::{
     host::reason,
     record::command_line,
@@ -29,7 +32,11 @@ pub fn schema() -> Result<Exit, Exit> {
 }
 
 fn schema_text() -> serde_json::Result<String> {
-    Ok(serde_json::to_string_pretty(&spec::schema())? + "\n")
+    let text = serde_json::to_string_pretty(&spec::schema())? + "\n";
+    Ok(match cfg!(feature = "parquet") {
+        true => text,
+        false => text.replace(", in a build with `--features parquet`", &format!(". {NO_PARQUET}")),
+    })
 }
 
 /// Writes the schema into the folder of a spec, if none is there; whether it did.

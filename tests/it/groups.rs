@@ -92,7 +92,12 @@ fn visits_of_a_patient_are_in_one_part() {
     assert_eq!(json["rows"].as_u64(), Some(rows[2] as u64), "{own:?}");
     assert!(!own.stderr.contains("warning"), "{own:?}");
     let Ended { stderr, .. } = place.runner(&["evaluate", &folder, "visits.csv"]);
-    assert!(stderr.contains("these rows include those that the run was trained on"), "{stderr}");
+    let words = format!(
+        "these rows include those that the run was trained on: 133 of {} (the others: 38 validation, {} test)\n",
+        133 + 38 + rows[2],
+        rows[2]
+    );
+    assert!(stderr.contains(&words), "{stderr}");
     assert!(!stderr.contains("patient"), "a column that the model knows: {stderr}");
 }
 
@@ -142,7 +147,9 @@ fn arrays_have_a_file_of_groups() {
     assert_eq!(parts(&run), table);
     let folder = run.0.display().to_string();
     let Ended { stderr, .. } = place.runner(&["evaluate", &folder, "x.npy", "--labels", "y.npy"]);
-    assert!(stderr.contains("these rows include those that the run was trained on"), "{stderr}");
+    let words =
+        "these rows include those that the run was trained on: 150 of 190 (the others: 40 validation)\n";
+    assert!(stderr.contains(words), "{stderr}");
     // The run goes on where its groups are at another place.
     fs::rename(place.path().join("groups.npy"), place.path().join("moved.npy")).unwrap();
     let longer = ["trainer.max_epochs=3", "data.npy.groups=moved.npy", "-q"];

@@ -317,6 +317,16 @@ fn a_sweep_that_has_not_finished_is_said_to_be_so() {
     assert!(printed[0].ends_with("; not finished: 1 of 3 trials"), "{printed:?}");
 }
 
+/// Of the options that it shares with `run`, those that mean another thing say so.
+#[test]
+fn help_tells_what_resume_takes() {
+    let help = Sandbox::new("").runner(&["refit", "--help"]).stdout;
+    let help = help.split_whitespace().collect::<Vec<_>>().join(" ");
+    let resume =
+        "--resume <auto> With `auto`: go on with the newest run of this final model, or begin one --jobs";
+    assert!(help.contains(resume) && !help.contains("no spec is named"), "{help}");
+}
+
 /// A length in an override is the only limit: the run's others do not end the training before it.
 #[test]
 fn a_given_length_is_the_only_limit() {

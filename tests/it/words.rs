@@ -139,6 +139,14 @@ fn a_spec_from_standard_input() {
         piped(&["check", "-"], "lr = [").stderr,
         "error: not TOML: unclosed array, expected `]`\n --> <stdin>:1:7\n  |\n1 | lr = [\n  |       ^\n"
     );
+    let table = format!(
+        "[data.csv]\npath = \"none.csv\"\ntarget = \"y\"\n{}",
+        &LINREG[LINREG.find("[model]").unwrap()..]
+    );
+    let hint = "\n  = hint: a relative path is taken from the current folder, since the spec is standard input; `data.csv.path=PATH` \
+                names another file\n";
+    let reported = piped(&["check", "-"], &table).stderr;
+    assert!(reported.ends_with(hint), "{reported}");
 }
 
 /// A path of Windows has one error for all its backslashes; quotes of a text processor are named.

@@ -69,6 +69,8 @@ pub struct Header {
     pub name: String,
     /// What a run that is no training does, in words: `1,000 products of [100, 100] x [100, 100]`.
     pub lab: Option<String>,
+    /// What the lab counts as its steps: `products`.
+    pub lab_unit: &'static str,
     /// What the spec asked for: `3`, `all`, `gpu:1;gpu:2`.
     pub devices_requested: String,
     pub devices_used: Vec<String>,
@@ -197,8 +199,9 @@ pub struct Best {
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Progress {
     pub step: u64,
-    /// Epoch of that step, counted from 1.
+    /// Epoch of that step, counted from 1; 0 in the lab.
     pub epoch: u64,
+    /// Rows so far; in the lab as many as steps.
     pub samples: u64,
     pub train_s: f64,
     /// Seconds since training began.

@@ -11,6 +11,7 @@ use super::{
 };
 use crate::{
     data::{Input, NewRows, RowBlock, RowOptions, digest_of_files},
+    host::read_text,
     plan::MOST_RANKED,
     report::{ClassTable, run_digest},
     spec::{Metric, Missing, Source},
@@ -54,18 +55,6 @@ pub fn evaluate(
         Some(input) => trained.data.labelled_rows(input, labels, options)?,
         None => NewRows::from_part(trained.test_rows()?),
     };
-    if let Some(Input::File(path)) = input {
-        // The groups of rows count as data of the run, not of new rows.
-        let groups = match &trained.spec.data.source {
-            Source::Npy(npy) => npy.groups.as_deref(),
-            _ => None,
-        };
-        let files = std::iter::once(path.as_path()).chain(labels).chain(groups);
-        let digest = digest_of_files(&trained.spec.data.source, files);
-        if digest.is_some() && digest == run_digest(&trained.folder) {
-            warn("these rows include those that the run was trained on".to_owned());
-        }
-    }
     let classifies = trained.spec.model.loss.classifies();
     let mut scores = if classifies {
         Scores::of_classes(trained.outputs, true)
@@ -79,6 +68,9 @@ pub fn evaluate(
     let mut sample = request.importance.then(|| importance::sample_for(trained)).transpose()?;
     let mut see = |block: &RowBlock| sample.iter_mut().for_each(|sample| sample.see(block));
     let (count, [loss, hits]) = forward(trained, &mut rows, &mut see, warn, &mut take)?;
+    if input.is_some_and(|input| is_of_the_run(trained, input, labels)) {
+        warn(format!("these rows include those that the run was trained on{}", which(trained, count)));
+    }
     if rows.dropped() > 0 {
         let table = trained.spec.data.source.table();
         let fills = table.is_some_and(|(_, table)| table.missing == Missing::Mean);
@@ -110,6 +102,33 @@ pub fn evaluate(
     let loss = format!("{}{scaled}, {how}", trained.spec.model.loss.name());
     let importance = sample.map(|sample| Importance::new(trained, &sample)).transpose()?;
     Ok(Evaluation { rows: count, loss, metrics, scores, classes, importance })
+}
+
+/// Whether a file is the one that the run was trained on.
+fn is_of_the_run(trained: &Trained, input: &Input, labels: Option<&Path>) -> bool {
+    let Input::File(path) = input else { return false };
+    // The groups of rows count as data of the run, not of new rows.
+    let groups = match &trained.spec.data.source {
+        Source::Npy(npy) => npy.groups.as_deref(),
+        _ => None,
+    };
+    let files = std::iter::once(path.as_path()).chain(labels).chain(groups);
+    let digest = digest_of_files(&trained.spec.data.source, files);
+    digest.is_some() && digest == run_digest(&trained.folder)
+}
+
+/// `: 258 of 344 (the others: 52 validation, 34 test)`, of the rows of the run's own file; nothing if no others are listed.
+fn which(trained: &Trained, count: usize) -> String {
+    let listed = read_text(&trained.folder.join("rows.csv")).unwrap_or_default();
+    let is_of = |line: &&str, part| line.split(',').next() == Some(part);
+    let parts = ["validation", "test", "later"]
+        .map(|part| (part, listed.lines().filter(|line| is_of(line, part)).count()));
+    let held: usize = parts.iter().map(|(_, rows)| rows).sum();
+    let Some(trains) = count.checked_sub(held).filter(|_| held > 0) else { return String::new() };
+    let counted = |rows: usize| units::count(rows as u64);
+    let others = parts.iter().filter(|(_, rows)| *rows > 0);
+    let others: Vec<String> = others.map(|(part, rows)| format!("{} {part}", counted(*rows))).collect();
+    format!(": {} of {} (the others: {})", counted(trains), counted(count), others.join(", "))
 }
 
 /// The class of all rows, if there are several classes.

@@ -5,6 +5,8 @@ use std::{
     sync::OnceLock,
 };
 
+use runner_base::host::STANDARD_INPUT;
+
 use super::{
     Kind,
     folders::Folders,
@@ -85,6 +87,10 @@ pub(super) fn locate(mut problem: Problem, tree: &Table, path: &Path) -> Problem
         other => other,
     };
     problem.place = find(problem.place);
+    if path == Path::new(STANDARD_INPUT) {
+        let here = "the current folder, since the spec is standard input";
+        problem.hint = problem.hint.map(|hint| hint.replace("the folder of the spec", here));
+    }
     problem.related = problem.related.into_iter().map(|(place, words)| (find(place), words)).collect();
     problem
 }

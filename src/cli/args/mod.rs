@@ -10,18 +10,18 @@ mod unknown;
 
 use std::{
     ffi::OsString,
-    io::{ErrorKind::BrokenPipe, IsTerminal},
+    io::IsTerminal,
     path::{Path, PathBuf},
 };
 
-use clap::{CommandFactory, Parser, ValueEnum, error::ErrorKind};
+use clap::{CommandFactory, Parser, ValueEnum};
 use clap_complete::{CompleteEnv, Shell, env::Shells};
 
 use crate::{
     host,
-    run::{Exit, print, print_error},
+    run::{Exit, print, print_coloured, print_error},
 };
-pub use model::{CategoryRule, EvaluateOptions, ExportOptions, ModelOptions, PredictOptions};
+pub use model::{CategoryRule, EvaluateOptions, ExportOptions, ModelOptions, NO_PARQUET, PredictOptions};
 pub use options::{
     CleanOptions, Command, CompareOptions, DevicesOptions, DiffOptions, ExportFormat, ListOptions,
     NewOptions, PlotOptions, ReportOptions, ServeOptions, StatusOptions, WatchOptions,
@@ -83,12 +83,11 @@ pub fn parse(arguments: &[OsString]) -> Result<Parsed, Exit> {
         if let Some((message, hint)) = known {
             return Exit::refused(message, Some(&hint));
         }
-        let printed = e.print().or_else(|e| if e.kind() == BrokenPipe { Ok(()) } else { Err(e) });
-        match (e.kind(), printed) {
-            (ErrorKind::DisplayHelp | ErrorKind::DisplayVersion, Ok(())) => Exit::Done,
-            (ErrorKind::DisplayHelp | ErrorKind::DisplayVersion, Err(_)) => Exit::Failed,
-            _ => Exit::Refused,
+        if !e.use_stderr() {
+            return print_coloured(&e.render().ansi().to_string());
         }
+        let _ = e.print(); // nobody would read that standard error fails
+        Exit::Refused
     })?;
     let color = match cli.color {
         Color::Auto => anstream::ColorChoice::Auto,
@@ -120,7 +119,7 @@ pub fn parse(arguments: &[OsString]) -> Result<Parsed, Exit> {
             if arguments.len() > 1 {
                 print_error("the spec is missing", Some(hint));
             } else {
-                let _ = Cli::command().print_help();
+                print_coloured(&Cli::command().render_help().ansi().to_string());
             }
             return Err(Exit::Refused);
         }

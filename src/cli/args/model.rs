@@ -9,12 +9,25 @@ use clap::{
 
 use super::complete::run_path;
 
+/// What a build without it says of its feature.
+pub const NO_PARQUET: &str =
+    "This build has no Parquet: build it with `cargo build --release --features parquet`";
+
 /// A path in whose place `-` has no meaning.
 pub(super) fn named() -> impl TypedValueParser<Value = PathBuf> {
     PathBufValueParser::new().try_map(|path| match path.as_os_str() == "-" {
         true => Err("`-` is no file here: name one"),
         false => Ok(path),
     })
+}
+
+/// Says of an option for Parquet files if this build has none, and how to get one.
+pub(super) fn with_parquet(option: clap::Arg) -> clap::Arg {
+    let help = option.get_help().filter(|_| !cfg!(feature = "parquet"));
+    match help.map(ToString::to_string) {
+        Some(help) => option.help(format!("{help}. {NO_PARQUET}")),
+        None => option,
+    }
 }
 
 #[derive(Args)]
@@ -35,6 +48,7 @@ pub enum CategoryRule {
 }
 
 #[derive(Args)]
+#[command(mut_arg("data", with_parquet))]
 pub struct PredictOptions {
     #[command(flatten)]
     pub model: ModelOptions,
@@ -78,6 +92,7 @@ pub struct EvaluateOptions {
 }
 
 #[derive(Args)]
+#[command(mut_arg("parquet", with_parquet))]
 #[group(id = "format", required = true, multiple = false, args = ["onnx", "mlflow", "parquet"])]
 pub struct ExportOptions {
     #[command(flatten)]

@@ -7,7 +7,7 @@ use clap_complete::Shell;
 
 use super::{
     complete::run_path,
-    model::{EvaluateOptions, ExportOptions, PredictOptions, named},
+    model::{EvaluateOptions, ExportOptions, PredictOptions, named, with_parquet},
     start::{CheckOptions, MOST_VIRTUAL_GPUS, ParityOptions, RefitOptions, StartOptions},
 };
 use crate::{
@@ -111,6 +111,7 @@ pub struct DevicesOptions {
 }
 
 #[derive(Args)]
+#[command(mut_arg("export", with_parquet))]
 pub struct CompareOptions {
     /// Run folders, sweep folders, or globs of them
     #[arg(value_name = "PATH", required = true, add = run_path())]

@@ -9,7 +9,7 @@ use std::{
 use clap::Args;
 
 use super::{
-    VIRTUAL_GPUS,
+    AUTO, VIRTUAL_GPUS,
     complete::{run_path, spec_word},
     launch::LaunchOptions,
     scale::{HostCounts, LinkOption},
@@ -74,6 +74,9 @@ pub struct StartOptions {
 #[derive(Args, Clone)]
 #[command(mut_arg("words", |words| {
     words.value_names(["KEY=VALUE"]).help("Overrides of its spec, such as `seed=1` or `name=final`")
+}))]
+#[command(mut_arg("resume", |resume| {
+    resume.value_name(AUTO).help("With `auto`: go on with the newest run of this final model, or begin one")
 }))]
 pub struct RefitOptions {
     /// The run's folder, or a folder or glob that holds one run; of a sweep it is the best setting that counts

@@ -91,6 +91,7 @@ fn a_run_and_a_sweep_are_shown_as_json() {
             "tags": [],
             "status": "finished",
             "reason": null,
+            "process": null,
             "best": { "validation.loss": 0.5 },
             "last": {},
         })
@@ -249,4 +250,12 @@ fn a_run_that_lives_is_told_from_one_that_was_killed() {
     {
         assert!(text.contains(is_told) && !text.contains("running"), "{text}");
     }
+    // Both before and after, the files tell which process it was.
+    for shown in [&lives[1], &died[1]] {
+        assert!(shown.contains(&format!("\n  process: {} on ", child.id())), "{shown}");
+    }
+    let (trial, summary) = (Folder(trial.into()), "summary.csv");
+    let row = |column| trial.table(summary).cell(0, column).to_owned();
+    let known = ["status", "devices_used", "steps", "wall_s"].map(row);
+    assert_eq!(known, ["running", "cpu", "", ""]);
 }

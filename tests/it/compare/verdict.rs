@@ -150,7 +150,7 @@ fn a_setting_that_diverged_is_behind_and_the_words_say_why() {
     sweep(&runs, &two(&WORSE, &[Some(0.1), Some(0.09), Some(0.103), Some(f64::NAN)]));
     insta::assert_snapshot!(runs.answer(&["a"], 120), @r"
     best: #0 lr 1e-5, validation loss 1.968 [1.943, 1.993], n 4;
-      #3 is lower on the 3 seeds that both have (paired difference -1.87 [-1.92, -1.81], p <0.001), but 1 run of it diverged or stopped early
+      #3 is lower on the 3 seeds that both have (paired difference -1.87 [-1.92, -1.81], p <0.001), but of it 1 of 4 runs diverged (#7)
       RUNS/a/S/000
 
      #    lr  n       validation loss               vs best  p-value    time
@@ -161,6 +161,23 @@ fn a_setting_that_diverged_is_behind_and_the_words_say_why() {
       fewer seeds, ranked last: #3
       not ranked: 1 diverged (#7)
     ");
+}
+
+/// A setting that lost a seed may be the worse for it, and the best may, too: the verdict says so in its sentence.
+#[test]
+fn the_verdict_names_the_runs_that_a_rival_lost() {
+    let runs = Runs::new();
+    let best = [0.1, 0.12, 0.11, 0.13];
+    sweep(&runs, &two(&best, &[Some(0.104), Some(0.12), Some(0.113), Some(f64::NAN)]));
+    let said = |runs: &Runs| runs.answer(&["a"], 200).lines().next().unwrap().to_owned();
+    let rival = said(&runs);
+    let words = "; not distinguishable from #1 (paired difference 0.002 [-0.003, 0.008], p 0.19), but of #1 1 of 4 runs diverged (#7)";
+    assert!(rival.ends_with(words), "{rival}");
+    let summary = runs.path("a/S/000/summary.csv");
+    let failed = std::fs::read_to_string(&summary).unwrap().replace("finished", "failed");
+    std::fs::write(&summary, failed).unwrap();
+    let both = runs.answer(&["a"], 200);
+    assert!(both.contains(" 1 of 4 runs diverged (#7), but of the best 1 of 4 runs failed (#0)\n"), "{both}");
 }
 
 /// Whatever draws random numbers makes a replicate, alone or together: settings are paired by all of it.

@@ -17,6 +17,7 @@ mod rates;
 mod timeline;
 mod trials;
 pub mod waits;
+mod waits_apart;
 
 use std::{
     collections::BTreeMap,

@@ -5,6 +5,7 @@ mod csv_problems;
 mod garbage;
 pub mod idx;
 pub mod npy;
+mod npy_in_file;
 #[cfg(feature = "parquet")]
 mod parquet;
 #[cfg(not(feature = "parquet"))]

@@ -85,6 +85,12 @@ pub fn check_whole(folder: &Folder, name: &str) {
             }
         }
         "run.log" => {}
+        "run.lock" => {
+            let text = fs::read_to_string(path).unwrap();
+            let is_whole =
+                |table: toml::Table| ["heartbeat", "pid", "host"].iter().all(|key| table.contains_key(*key));
+            assert!(text.is_empty() || text.parse().is_ok_and(is_whole), "{text}");
+        }
         // A file that was being written still has its temporary name.
         _ => assert!(name.starts_with('.') && name.ends_with(".tmp"), "{name}"),
     }

@@ -191,10 +191,26 @@ fn a_slow_git_does_not_outlive_the_run() {
 #[test]
 fn text_that_cannot_be_written_is_a_failure() {
     let full = || Stdio::from(fs::File::options().write(true).open("/dev/full").unwrap());
-    for arguments in [&["--help"][..], &["--version"], &["run", "--help"], &["new", "linreg"]] {
-        let status = Sandbox::new("").command(arguments).stdout(full()).status().unwrap();
-        assert_eq!(status.code(), Some(1), "{arguments:?}");
+    let no_space = "error: cannot write to standard output: no space left on device\n";
+    let place = Sandbox::new("");
+    for (arguments, code) in [
+        ("--help", 1),
+        ("--version", 1),
+        ("run --help", 1),
+        ("help", 1),
+        ("new linreg", 1),
+        ("schema", 1),
+        ("", 2),
+    ] {
+        let mut command = place.command(&arguments.split_whitespace().collect::<Vec<_>>());
+        let ended = Ended::from_output(command.stdout(full()).stderr(Stdio::piped()).output().unwrap());
+        assert_eq!((ended.code, ended.stderr.as_str()), (Some(code), no_space), "{arguments}");
     }
+    // A pipe that is closed after the first line is no failure.
+    let script = format!("{RUNNER} --help | head -1; {RUNNER} run --help | true");
+    let shell = Command::new("bash").args(["-o", "pipefail", "-c", &script]).output().unwrap();
+    let ended = Ended::from_output(shell);
+    assert_eq!((ended.code, ended.stderr.as_str()), (Some(0), ""));
 }
 
 /// The shell's `>&-`: nothing that is printed arrives, so nothing is begun.

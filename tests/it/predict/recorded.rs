@@ -51,7 +51,7 @@ fn rows_that_the_run_was_trained_on() {
     let warned = |data: &str| {
         let ended = model.place.runner(&["evaluate", &model.run, data]);
         assert_eq!(ended.code, Some(0), "{ended:?}");
-        ended.stderr.contains("warning: these rows include those that the run was trained on\n")
+        ended.stderr.contains("warning: these rows include those that the run was trained on")
     };
     assert!(warned("copy.csv") && !warned("new.csv"));
     // `show` has the metrics that the spec logs, as of the validation with the smallest loss.

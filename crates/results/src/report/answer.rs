@@ -11,11 +11,12 @@ use super::{
     grid::{self, Column},
     grouping::distinct,
     key::short,
+    matching::lost_in_words,
     metric::{Metric, Valued},
     notes::notes,
     order::{BESIDE, Question},
     ranking::{Candidate, Ranking},
-    run::{PLANNED, Run, UNFINISHED, varies_setting},
+    run::{PLANNED, RUNNING, Run, UNFINISHED, varies_setting},
     statistics::Estimate,
 };
 use crate::{host::escape_line, units};
@@ -126,7 +127,8 @@ impl Comparison {
                 false => ("not distinguishable from", ""),
             };
             let (number, apart) = (self.numbered(&first.places), apart(first));
-            words.push(format!("{what} {number}{on}{apart}{}", units::and_more(more.len())));
+            let lost = self.but_lost(ranking, first, &number);
+            words.push(format!("{what} {number}{on}{apart}{}{lost}", units::and_more(more.len())));
         }
         if let [first, more @ ..] = &untested[..] {
             let why = match first.difference.is_some_and(|difference| difference.pairs > 0) {
@@ -134,7 +136,8 @@ impl Comparison {
                 false if is_in_order => "no shared fold tells".to_owned(),
                 false => format!("too few {each}s to tell"),
             };
-            words.push(format!("{why} it from {}{}", named(first), units::and_more(more.len())));
+            let lost = self.but_lost(ranking, first, &self.numbered(&first.places));
+            words.push(format!("{why} it from {}{}{lost}", named(first), units::and_more(more.len())));
         }
         words.extend(self.ahead(ranking, &apart));
         if words.is_empty() {
@@ -146,7 +149,7 @@ impl Comparison {
                 _ => format!("better than all others, {next}"),
             });
         }
-        words.join("; ")
+        words.join("; ") + &self.but_lost(ranking, &ranking.settings[0], "the best")
     }
 
     /// The command that runs more seeds of an interrupted sweep.
@@ -163,7 +166,24 @@ impl Comparison {
         Some(format!("runner run --resume {}", escape_line(folder)))
     }
 
-    /// `#1 is lower on the 3 seeds that both have (paired difference -0.2, p 0.002), but 1 run of it diverged or was stopped`: the
+    /// `, but of #3 2 of 5 runs diverged (#3, 8)`: how those runs of a setting ended that have no result; nothing of those that are
+    /// still to end.
+    fn but_lost(&self, ranking: &Ranking, setting: &Candidate, name: &str) -> String {
+        const TO_COME: [&str; 5] = [FINISHED, PLANNED, RUNNING, "waiting", "skipped"];
+        let is_own = |run: &Run| {
+            let mut values = ranking.keys.iter().zip(&setting.values);
+            values.all(|(key, value)| run.axis(key).unwrap_or("-") == value)
+        };
+        let is_lost = |run: &Run| !TO_COME.contains(&&*run.status) && is_own(run);
+        let lost = ranking.left_out.iter().copied().filter(|&place| is_lost(&self.runs[place]));
+        let lost: Vec<usize> = lost.collect();
+        match lost.len() {
+            0 => String::new(),
+            count => format!(", but of {name} {}", lost_in_words(self, &lost, count + setting.places.len())),
+        }
+    }
+
+    /// `#1 is lower on the 3 seeds that both have (paired difference -0.2, p 0.002), but of it 1 of 4 runs diverged (#7)`: the
     /// setting that is most ahead of the best, though ranked behind it.
     fn ahead(&self, ranking: &Ranking, apart: &dyn Fn(&Candidate) -> String) -> Option<String> {
         let Ranking { metric, each, .. } = ranking;
@@ -178,10 +198,7 @@ impl Comparison {
             1 => format!("{side} on the one {each} that both have"),
             pairs => format!("{side} on the {} that both have", counted(pairs)),
         };
-        let lost = match first.lost {
-            0 => String::new(),
-            lost => format!(", but {} of it diverged or stopped early", units::counted(lost as u64, "run")),
-        };
+        let lost = self.but_lost(ranking, first, "it");
         let more = match ahead.len() - 1 {
             0 => String::new(),
             more => format!(", and {} more", units::count(more as u64)),

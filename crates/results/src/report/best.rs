@@ -38,6 +38,8 @@ pub struct BestSetting {
     pub open: [usize; 2],
     /// `#3 lr 0.03, validation loss 0.0615 [0.0583, 0.0640], n 5`.
     pub words: String,
+    /// What its ranking leaves open, as `compare` says it.
+    pub caveats: Vec<String>,
 }
 
 impl BestSetting {
@@ -97,6 +99,7 @@ impl BestSetting {
                 comparison.runs.len(),
             ],
             words: format!("{}, {words}", ranking.name(comparison, best)),
+            caveats: comparison.caveats_of(&ranking),
         })
     }
 }
@@ -152,7 +155,8 @@ pub fn find_best_run(path: &str) -> Result<BestRun, ReportError> {
                     format!("; not finished: {open} of {}", units::counted(all as u64, "trial"))
                 }
             };
-            let setting = Some(best.words + &lost + &open);
+            let caveats: String = best.caveats.iter().map(|words| format!("; {words}")).collect();
+            let setting = Some(best.words + &lost + &open + &caveats);
             Ok(BestRun { folder: best.folder, setting, folders: best.folders })
         }
     }

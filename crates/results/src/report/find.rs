@@ -10,7 +10,12 @@ use std::{
 };
 
 use super::ReportError;
-use crate::{files::Leaves, host::open_regular, record::runs_dir, spec::nearest};
+use crate::{
+    files::Leaves,
+    host::open_regular,
+    record::{LOCK_FILE, runs_dir},
+    spec::nearest,
+};
 
 /// A folder that holds results.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -90,6 +95,8 @@ pub fn fingerprint(paths: &[String]) -> Result<u64, ReportError> {
             let entries: Vec<_> = fs::read_dir(&folder).and_then(Iterator::collect).map_err(unreadable)?;
             let mut files: Vec<PathBuf> =
                 entries.into_iter().map(|entry: fs::DirEntry| entry.path()).collect();
+            // A heartbeat changes nothing that is shown.
+            files.retain(|file| !file.ends_with(LOCK_FILE));
             files.sort();
             for file in files {
                 let metadata = fs::metadata(&file).ok();

@@ -44,6 +44,8 @@ pub(super) struct Entry {
     judged: (usize, Option<f64>),
     /// On how many folds of all that setting finished, if others are missing.
     folds: Option<[usize; 2]>,
+    /// What the ranking of its settings leaves open, as `compare` says it.
+    caveats: Vec<String>,
     /// The kinds of losses of its runs: `mse`.
     losses: Vec<String>,
 }
@@ -55,7 +57,8 @@ impl Entry {
         let (Found::Run(folder) | Found::Sweep(folder)) = found;
         let with_spec = runs.iter().filter(|run| run.spec.is_some());
         let losses = distinct(with_spec.map(Run::loss));
-        let mut entry = Self { folder, runs, is_sweep, judged: (0, None), folds: None, losses };
+        let mut entry =
+            Self { folder, runs, is_sweep, judged: (0, None), folds: None, caveats: Vec::new(), losses };
         if !entry.runs.is_empty() && entry.monitor().is_some() {
             entry.judged = entry.ranked().unwrap_or_else(|| entry.best_so_far());
         }
@@ -77,11 +80,13 @@ impl Entry {
         let ranking = comparison.only_ranking();
         let metric = comparison.ranked_by(None).ok().flatten();
         let are_apart = ranking.is_none() && comparison.task_difference(metric.as_ref()).is_some();
+        let caveats = ranking.as_ref().map(|ranking| comparison.caveats_of(ranking)).unwrap_or_default();
         self.runs = comparison.runs;
         if are_apart {
             return Some((0, None));
         }
         let best = ranking?.settings.into_iter().next()?;
+        self.caveats = caveats;
         // Trials that were not run are known by the axes of the sweep alone.
         let of: Vec<SeedsAndFold> = self.runs.iter().map(swept_seeds).collect();
         let finished = best.places.iter().map(|&place| &of[place]);
@@ -259,6 +264,8 @@ pub fn list(request: &ListRequest<'_>, width: usize) -> Result<String, ReportErr
                 "status": entry.status(),
                 "metric": entry.monitor(),
                 "value": entry.value(),
+                "folds": entry.folds.map(|[finished, of]| json!({ "finished": finished, "of": of })),
+                "caveats": entry.caveats,
                 "final_model": entry.is_final_model(),
                 "tags": entry.tags(),
             })
@@ -299,10 +306,12 @@ fn table(entries: &[Entry], width: usize) -> String {
     let narrowest = || columns_without(entries, Without::Folder);
     let (columns, notes) = drawn.find(fits).unwrap_or_else(narrowest);
     let table = grid::table(&columns, 0, u16::MAX);
-    match notes.is_empty() {
-        true => table,
-        false => format!("{table}\n {}; `-v` shows all\n", escape_line(&notes.join("; "))),
+    let mut below: Vec<String> = distinct(entries.iter().flat_map(|entry| &entry.caveats).cloned());
+    if !notes.is_empty() {
+        below.push(format!("{}; `-v` shows all", notes.join("; ")));
     }
+    let below: String = below.iter().map(|words| format!(" {}\n", escape_line(words))).collect();
+    if below.is_empty() { table } else { format!("{table}\n{below}") }
 }
 
 /// The columns, and sentences on what is left out.

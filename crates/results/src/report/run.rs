@@ -11,12 +11,15 @@ use super::{
     logged::{self, Logged, more_is_better},
     parallel,
 };
-pub(super) use crate::run::{FOLD, REPEAT, mean, varies_setting};
 use crate::{
     event::Status,
     files::{FileError, LAYERS, Leaves, NO_METRIC, csv_file},
     host::read_text,
     record::{RunLock, damage},
+};
+pub(super) use crate::{
+    record::RUNNING,
+    run::{FOLD, REPEAT, mean, varies_setting},
 };
 
 /// A row of a comparison: a run, or a trial of a sweep that was not run.
@@ -66,11 +69,8 @@ const METRICS: &str = "metrics.csv";
 /// Figures that tell what was learned.
 pub(super) const LEARNED: [&str; 3] = ["validation.loss", "validation.accuracy", "train.loss"];
 
-/// Status of a run without a summary in which no process is at work: it was killed.
+/// Status of a run that has not ended and in which no process is at work: it was killed.
 pub(super) const UNFINISHED: &str = "unfinished";
-
-/// Status of a run without a summary in which a process is at work.
-pub(super) const RUNNING: &str = "running";
 
 /// Status of a trial that equals another and was not run.
 pub(super) const SAME_AS: &str = "same_as";
@@ -158,7 +158,11 @@ impl Run {
             ..Self::default()
         };
         if let Some((file, row)) = summary.as_ref().and_then(|file| Some((file, file.rows.first()?))) {
-            run.take_figures(file.columns.iter().zip(row.iter()));
+            let cells = || file.columns.iter().zip(row.iter());
+            // The row of a run that has not ended has no figures: `report_unfinished` reads them from other files.
+            if !cells().any(|cell| cell == ("status", RUNNING)) {
+                run.take_figures(cells());
+            }
         }
         let known = |column| run.figures.get(column).map(str::to_owned);
         match known("status") {

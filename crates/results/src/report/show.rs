@@ -15,12 +15,15 @@ use super::{
     grouping::grouped,
     order::Question,
     ranking::Ranking,
-    run::Run,
+    run::{RUNNING, Run, UNFINISHED},
     sweep,
     sweep_end::sweep_end,
     text::status_in_words,
 };
-use crate::{host::escape_line, record::summary_columns};
+use crate::{
+    host::escape_line,
+    record::{LockOwner, summary_columns},
+};
 
 /// A run in figures, with what it ran; of a sweep what it came to, for a terminal of `width` columns.
 pub fn show(path: &str, width: u16) -> Result<String, ReportError> {
@@ -35,6 +38,7 @@ pub fn show(path: &str, width: u16) -> Result<String, ReportError> {
         .filter(|(_, value)| !value.is_empty())
         .map(|(key, value)| format!("{key}={value}"))
         .collect();
+    let in_words = |own: LockOwner| format!("{} on {}, last heartbeat {}", own.pid, own.host, own.heartbeat);
     let lines = [
         ("trial", Some(axes.join(" "))),
         ("seed", run.axis("seed").map(str::to_owned)),
@@ -42,6 +46,7 @@ pub fn show(path: &str, width: u16) -> Result<String, ReportError> {
         ("command", run.fact("command").map(str::to_owned)),
         ("tags", Some(run.tags.join(" "))),
         (status_in_words(run), Some(run.reason.clone())),
+        ("process", process(run).map(in_words)),
     ];
     let mut text = format!("{}\n", escape_line(&run.path));
     for (name, words) in lines.iter().filter_map(|(name, words)| Some((name, words.as_deref()?))) {
@@ -80,6 +85,12 @@ fn of_run(folder: &Path) -> Result<Comparison, ReportError> {
     Ok(comparison)
 }
 
+/// The process that is at work on a run, or was when it was killed.
+fn process(run: &Run) -> Option<LockOwner> {
+    let has_ended = ![RUNNING, UNFINISHED].contains(&&*run.status);
+    LockOwner::read(run.folder.as_deref().filter(|_| !has_ended)?)
+}
+
 fn json_of_run(run: &Run) -> Value {
     let known = |key: &str, text: Option<&str>| json_value(key, text.unwrap_or_default().to_owned());
     let axes: Map<_, _> =
@@ -106,6 +117,7 @@ fn json_of_run(run: &Run) -> Value {
         "tags": run.tags,
         "status": run.status,
         "reason": known("reason", Some(&run.reason)),
+        "process": process(run),
         "figures": figures,
         "best": best,
         "last": logged,

@@ -5,7 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::{Bench, Emit, LabError, device::Device, go_on, laps::Laps, tensors::uniform};
+use super::{Bench, Emit, LabError, counter::Counter, device::Device, go_on, laps::Laps, tensors::uniform};
 use crate::{
     device::Purpose,
     event::{Event, Norms, ProductRow, Together},
@@ -37,8 +37,19 @@ impl Bench<'_> {
                 let ([m, k, n], matrices) = (shape, matmul.matrices as usize);
                 let kept_norms = if matmul.norm == Norm::None { 0 } else { kept };
                 let lens = [matrices * m * k, matrices * k * n, m * n, kept_norms, 1];
-                let mut job =
-                    Job { device, matmul, count: matmul.count, policy, kept, shape, stop, emit, lens };
+                let counter = &self.counter;
+                let mut job = Job {
+                    device,
+                    matmul,
+                    count: matmul.count,
+                    policy,
+                    kept,
+                    shape,
+                    stop,
+                    emit,
+                    counter,
+                    lens,
+                };
                 let laps = job.ready(trial.spec.seed, index as u64)?;
                 jobs.push((job, laps));
             }
@@ -102,6 +113,7 @@ struct Job<'a> {
     shape: [usize; 3],
     stop: &'a StopFlag,
     emit: Emit<'a>,
+    counter: &'a Counter<'a>,
     /// Lengths of its blocks: left factors, right factors, the product, the kept norms, and one cell for
     /// their sum.
     lens: [usize; 5],
@@ -204,6 +216,7 @@ impl Job<'_> {
                 }
             }
             laps.product(self.device)?;
+            self.counter.count()?;
         }
         Ok(())
     }

@@ -3,6 +3,7 @@
 //!
 //! May use [`crate::device`], [`crate::plan`], [`crate::event`] and [`crate::train`]'s stop flag.
 
+mod counter;
 mod device;
 mod laps;
 mod matmul;
@@ -13,6 +14,7 @@ mod transfer;
 
 use std::{path::Path, time::Duration};
 
+use counter::Counter;
 pub use device::Device;
 pub use tensor_file::{Tensor, TensorFile};
 
@@ -72,6 +74,8 @@ struct Bench<'a> {
     emit: Emit<'a>,
     /// Number of products, copies or steps done so far.
     done: u64,
+    /// The same while they are measured.
+    counter: Counter<'a>,
     work: Duration,
     /// Time spent on logging so far.
     logging: Duration,
@@ -97,7 +101,8 @@ pub fn run(
     emit: Emit<'_>,
 ) -> Outcome {
     let (done, zero) = (0, Duration::ZERO);
-    let mut bench = Bench { trial, devices, stop, emit, done, work: zero, logging: zero };
+    let counter = Counter::new(emit);
+    let mut bench = Bench { trial, devices, stop, emit, done, counter, work: zero, logging: zero };
     let mut notes = trial.notes.iter().map(|note| Event::Notice(Level::Warning, note.clone()));
     let result = notes.try_for_each(emit).map_err(LabError::from).and_then(|()| {
         match (&trial.spec.lab, &trial.work) {

@@ -62,6 +62,7 @@ impl Bench<'_> {
             }
             if done > 0 {
                 samples.push(begun.elapsed().as_secs_f64());
+                self.counter.count()?;
             }
         }
         let (total_s, count) = (samples.iter().sum::<f64>(), samples.len() as u64);

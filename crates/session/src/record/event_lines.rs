@@ -94,7 +94,7 @@ impl Sink for EventLines {
                 value
             }),
             Event::Progress(now) => Some(
-                json!({ "event": "progress", "step": now.step, "epoch": now.epoch, "elapsed_s": now.elapsed_s }),
+                json!({ "event": "progress", "step": now.step, "epoch": Some(now.epoch).filter(|epoch| *epoch > 0), "elapsed_s": now.elapsed_s }),
             ),
             Event::Notice(level, message) => {
                 let level = match level {

@@ -35,6 +35,7 @@ mod recorder;
 mod remarks;
 mod row_file;
 mod run_dir;
+mod run_lock;
 mod run_log;
 #[cfg(test)]
 mod sample;
@@ -62,7 +63,7 @@ use crate::{
 };
 
 pub use metrics::{MetricColumns, MetricsCsv, last_validated};
-pub use summary::summary_columns;
+pub use summary::{RUNNING, summary_columns};
 
 pub use checkpoint::{
     CheckpointIdentity, Found, checkpoint_weights, has_checkpoints, newest, newest_step, remove_remnants,
@@ -92,7 +93,7 @@ pub use plan_messages::{all_reduce, engine, weak_scaling};
 pub use recorder::{EventSender, Recorder};
 pub use remarks::{hardly_predicted, large_targets, one_class, remarks};
 pub use run_dir::{RunDir, runs_dir};
-pub use run_log::RunLock;
+pub use run_lock::{LOCK_FILE, LockOwner, RunLock};
 pub use second_signal::end_at_second_signal;
 pub use sweep_table::{SweepTable, TrialEnd};
 pub use system::{Findings, GpuProbe, SystemSampler};
@@ -106,7 +107,7 @@ pub trait Sink: Send {
     /// It cannot be recorded; the sink then gets no more events.
     fn event(&mut self, event: &Event) -> Result<(), RecordError>;
 
-    /// Writes what is buffered. Called whenever no more events are waiting.
+    /// Writes what is buffered. Called whenever no more events are waiting, and now and then while none comes.
     ///
     /// # Errors
     /// Like [`Sink::event`].
@@ -131,8 +132,7 @@ pub enum RunFiles<'a> {
 pub struct TrainingFiles<'a> {
     pub trial: &'a Trial,
     pub identity: CheckpointIdentity,
-    /// When resuming from a checkpoint: the locked log of its folder, and the number of rows of `metrics.csv`
-    /// to keep.
+    /// When resuming from a checkpoint: the lock of its folder, and the number of rows of `metrics.csv` to keep.
     pub resumed: Option<(RunLock, u64)>,
     /// Row numbers, in the source file, of the validation rows and of the test rows.
     pub apart: Arc<[Vec<u32>; 3]>,
@@ -180,10 +180,13 @@ pub fn open_sinks(
         RunFiles::Lab(kind, logs_norms) => sinks.extend(lab::sinks(run, kind, logs_norms)?),
     }
     sinks.push(Box::new(EventCsv::transfers(&run.file("transfers.csv"))?));
-    sinks.push(Box::new(match lock {
-        Some(lock) => RunLog::resume(lock),
-        None => RunLog::create(&run.file("run.log"))?,
-    }));
+    let (log, taken) =
+        (run.file("run.log"), || RecordError::unusable(run.path(), "another process has taken it"));
+    let (log, lock) = match lock {
+        Some(lock) => (RunLog::resume(&log)?, lock),
+        None => (RunLog::create(&log)?, RunLock::take(run.path())?.ok_or_else(taken)?),
+    };
+    sinks.push(Box::new(log));
     let summary = run.file("summary.csv");
     if is_alone {
         sinks.push(Box::new(DiskSync::Folder(run.path().to_owned())));
@@ -196,5 +199,6 @@ pub fn open_sinks(
         sinks.push(Box::new(EventLines::new(run.path(), console.trial.as_ref().map(|trial| trial.number))));
     }
     sinks.push(Box::new(Console::new(run.path(), begun, console)));
+    sinks.push(Box::new(lock)); // the last to go
     Ok(sinks)
 }

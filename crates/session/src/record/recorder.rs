@@ -5,12 +5,12 @@ use std::{
     sync::{
         Arc,
         atomic::{AtomicBool, AtomicUsize, Ordering},
-        mpsc::{Receiver, SyncSender, sync_channel},
+        mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel},
     },
     thread::{self, JoinHandle},
 };
 
-use super::{RecordError, Sink, second_signal};
+use super::{RecordError, Sink, run_lock::HEARTBEAT_INTERVAL, second_signal};
 use crate::event::{Closed, Event, Outcome, Recorded, Status};
 
 /// Capacity of the channel in batches of events. It is small, since one batch may hold many blocks of rows.
@@ -104,7 +104,15 @@ struct RecorderThread {
 
 impl RecorderThread {
     fn run(mut self, receiver: &Receiver<Message>) -> Result<(), RecordError> {
-        while let Ok(Message::Events(mut events)) = receiver.recv() {
+        loop {
+            let mut events = match receiver.recv_timeout(HEARTBEAT_INTERVAL) {
+                Ok(Message::Events(events)) => events,
+                Err(RecvTimeoutError::Timeout) => {
+                    self.each_sink(|sink| sink.flush());
+                    continue;
+                }
+                Ok(Message::Close) | Err(RecvTimeoutError::Disconnected) => break,
+            };
             // Flush whenever no events are waiting; if some always are, after every [`WAITING`] batches.
             let mut taken = 0;
             let is_last = loop {

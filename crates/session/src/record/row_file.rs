@@ -8,13 +8,10 @@ use std::{
 };
 
 use super::{RecordError, lines::Lines};
-use crate::host::{ByteLocks, check_regular, read_regular};
+use crate::host::{check_regular, read_regular};
 
 /// Lines are buffered up to this size, so that many tiny blocks cost one system call.
 const BURST_BYTES: usize = 64 * 1024;
-
-/// The byte whose lock represents the whole file.
-const OWNED: u64 = 0;
 
 /// A column of a CSV file: its name, and a function that writes the cell of a row.
 pub(super) type Column<R> = (&'static str, for<'a> fn(&'a mut Lines, &R) -> &'a mut Lines);
@@ -49,17 +46,13 @@ impl RowFile {
         self.length + self.lines.bytes().len() as u64
     }
 
-    /// Locks a file, creating it if it is missing, and cuts off the incomplete line that a power loss may
-    /// have left. `None` if another process holds the lock.
-    pub fn lock_and_append(path: &Path) -> Result<Option<Self>, RecordError> {
+    /// Opens a file, creating it if it is missing, and cuts off the incomplete line that a power loss may have left.
+    pub fn reopen(path: &Path) -> Result<Self, RecordError> {
         check_regular(path).map_err(|e| RecordError::read(path, e))?;
         let mut rows = Self::open(path, OpenOptions::new().append(true).create(true))?;
-        if !rows.try_lock() {
-            return Ok(None);
-        }
         let text = read_regular(path).map_err(|e| RecordError::read(path, e))?;
         rows.cut(text.iter().rposition(|&byte| byte == b'\n').map_or(0, |end| end as u64 + 1))?;
-        Ok(Some(rows))
+        Ok(rows)
     }
 
     /// Opens an existing file and cuts it to `length` bytes.
@@ -75,24 +68,14 @@ impl RowFile {
         Ok(Self { path: path.to_owned(), file, length: 0, lines: Lines::new() })
     }
 
-    fn cut(&mut self, length: u64) -> Result<(), RecordError> {
-        self.length = length;
-        self.file.set_len(length).map_err(|e| RecordError::write(&self.path, e))
-    }
-
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Locks the file until the process ends; false if another process holds the lock. True on a file system
-    /// without locks.
-    pub fn try_lock(&self) -> bool {
-        ByteLocks::new(&self.file).try_lock(OWNED).unwrap_or(true)
-    }
-
-    /// Whether another process has locked a file.
-    pub fn is_locked(path: &Path) -> bool {
-        ByteLocks::are_held(path, OWNED)
+    /// Cuts the file to `length` bytes.
+    pub fn cut(&mut self, length: u64) -> Result<(), RecordError> {
+        self.length = length;
+        self.file.set_len(length).map_err(|e| RecordError::write(&self.path, e))
     }
 
     /// Like [`create`](Self::create), with a header line of column names.

@@ -14,7 +14,7 @@ use std::{
 use chrono::{DateTime, Utc};
 
 use super::{
-    Claims, RecordError, RunLock, SWEEP_FILE,
+    Claims, LOCK_FILE, RUNNING, RecordError, RunLock, SWEEP_FILE,
     folder_name::{folder_name, trial_name},
     make_folders,
 };
@@ -32,7 +32,7 @@ const SUMMARY: &str = "summary.csv";
 pub(super) const DEATHS: &str = "deaths";
 
 /// What remains in a folder when its run starts over.
-const STAYS: [&str; 3] = [EARLIER, "tags", DEATHS];
+const STAYS: [&str; 4] = [EARLIER, "tags", DEATHS, LOCK_FILE];
 
 /// Files that every part of a run writes anew.
 const WRITTEN_ANEW: [&str; 8] = [
@@ -99,7 +99,7 @@ impl RunDir {
         Self { path }
     }
 
-    /// All folders with this name, including those of sweeps' trials, newest first.
+    /// All folders with this name, with those of sweeps' trials, newest first.
     pub fn all(runs_dir: &Path, name: &str) -> Vec<Self> {
         let with_trials = |folder: Self| folder.trials().into_values().chain([folder]);
         Self::below(runs_dir, name).into_iter().flat_map(with_trials).collect()
@@ -186,10 +186,10 @@ impl RunDir {
         self.figures().remove(column)
     }
 
-    /// The cells of its summary, by column; none without one.
+    /// The cells of its summary, by column; none before the run has ended.
     pub fn figures(&self) -> BTreeMap<String, String> {
-        let rows = self.csv(SUMMARY).into_iter().flat_map(csv::Reader::into_deserialize);
-        rows.flatten().last().unwrap_or_default()
+        let row = self.csv(SUMMARY).and_then(|file| file.into_deserialize::<BTreeMap<_, _>>().next()?.ok());
+        row.filter(|row| row.get("status").is_none_or(|status| status != RUNNING)).unwrap_or_default()
     }
 
     pub fn has_finished(&self) -> bool {

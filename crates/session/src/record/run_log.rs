@@ -18,37 +18,18 @@ pub(super) struct RunLog {
     clock: fn() -> String,
 }
 
-/// The locked log of an existing run: no other process writes to the run's folder.
-pub struct RunLock(RowFile);
-
-impl RunLock {
-    /// Locks a run's folder; `None` if another process is running it.
-    pub fn take(folder: &Path) -> Result<Option<Self>, RecordError> {
-        Ok(RowFile::lock_and_append(&folder.join(NAME))?.map(Self))
-    }
-
-    /// Whether another process is running this folder.
-    pub fn is_held(folder: &Path) -> bool {
-        RowFile::is_locked(&folder.join(NAME))
-    }
-}
-
-const NAME: &str = "run.log";
-
 impl RunLog {
-    /// Creates the file and locks it; the lock protects the whole run folder.
     pub fn create(path: &Path) -> Result<Self, RecordError> {
-        let file = RowFile::create(path, b"")?;
-        if !file.try_lock() {
-            return Err(RecordError::unusable(path, "another process has taken it"));
-        }
-        let folder = path.parent().unwrap_or(path).to_owned();
-        Ok(Self { file, folder, header: None, clock: || rfc3339(now()) })
+        Ok(Self::new(path, RowFile::create(path, b"")?))
     }
 
     /// Continues the log of an earlier part of the run.
-    pub fn resume(RunLock(file): RunLock) -> Self {
-        let folder = file.path().parent().map(Path::to_owned).unwrap_or_default();
+    pub fn resume(path: &Path) -> Result<Self, RecordError> {
+        Ok(Self::new(path, RowFile::reopen(path)?))
+    }
+
+    fn new(path: &Path, file: RowFile) -> Self {
+        let folder = path.parent().unwrap_or(path).to_owned();
         Self { file, folder, header: None, clock: || rfc3339(now()) }
     }
 

@@ -15,6 +15,7 @@ pub(super) fn header() -> Header {
     Header {
         name: "linreg".to_owned(),
         lab: None,
+        lab_unit: "",
         devices_requested: "1".to_owned(),
         devices_used: vec!["cpu".to_owned()],
         virtual_devices: false,

@@ -1,4 +1,4 @@
-//! `summary.csv`: the run in numbers, one row.
+//! `summary.csv`: the run in numbers, one row. Until the run ends its status is `running`, and what its end brings is empty.
 
 use std::{
     path::Path,
@@ -84,9 +84,28 @@ pub fn summary_columns() -> [&'static str; 32] {
     columns().map(|(name, _)| name)
 }
 
-/// The sink of `summary.csv`: its header at the start, its row at the end.
+/// The status of a run that has not ended; also of one that was killed, which `run.lock` tells apart.
+pub const RUNNING: &str = "running";
+
+/// The columns that are known when a run begins.
+const KNOWN: [&str; 10] = [
+    "run",
+    "name",
+    "devices_requested",
+    "devices_used",
+    "virtual",
+    "scaling",
+    "precision",
+    "engine",
+    "data_digest",
+    "peak_planned_bytes",
+];
+
+/// The sink of `summary.csv`.
 pub(super) struct SummaryCsv {
     file: RowFile,
+    /// Bytes of the line with the columns' names.
+    head: u64,
     run: String,
     begun: Instant,
     header: Option<Box<Header>>,
@@ -100,10 +119,25 @@ impl SummaryCsv {
     /// `run` is the run folder's own name; `wall_s` is counted from `begun`.
     pub fn create(path: &Path, run: String, begun: Instant) -> Result<Self, RecordError> {
         let file = RowFile::with_columns(path, summary_columns())?;
-        Ok(Self { file, run, begun, header: None, progress: None, last_step: 0, has_row: false })
+        let head = file.written();
+        Ok(Self { file, head, run, begun, header: None, progress: None, last_step: 0, has_row: false })
     }
 
-    /// Whether a run has begun, and has no row yet.
+    /// Writes the row of a run that begins.
+    fn begins(&mut self, header: &Header) -> Result<(), RecordError> {
+        let outcome = &Outcome::default();
+        let row = &Row { run: &self.run, header, outcome, wall_s: 0.0, peak_rss_bytes: None };
+        for (name, cell) in columns() {
+            match name {
+                "status" => self.file.lines.text(RUNNING),
+                _ if KNOWN.contains(&name) => cell(&mut self.file.lines, row),
+                _ => self.file.lines.text(""),
+            };
+        }
+        self.file.end_line()
+    }
+
+    /// Whether a run has begun, and has no final row yet.
     pub fn is_open(&self) -> bool {
         self.header.is_some() && !self.has_row
     }
@@ -132,13 +166,19 @@ impl SummaryCsv {
 impl Sink for SummaryCsv {
     fn event(&mut self, event: &Event) -> Result<(), RecordError> {
         match event {
-            Event::Started(header) => self.header = Some(header.clone()),
+            Event::Started(header) => {
+                self.begins(header)?;
+                self.header = Some(header.clone());
+            }
             Event::Progress(progress) => self.progress = Some(*progress),
             Event::Train(rows) => self.last_step = rows.first_step + rows.len().saturating_sub(1) as u64,
             Event::Finished(outcome) if !self.has_row => {
                 let Some(header) = &self.header else { return Ok(()) };
                 let wall_s = outcome.earlier_s + self.begun.elapsed().as_secs_f64();
                 let peak_rss_bytes = process_memory("VmHWM");
+                // A kill between this and the next flush leaves no row, which also means that it has not ended.
+                self.file.flush()?;
+                self.file.cut(self.head)?;
                 self.file
                     .row(&columns(), &Row { run: &self.run, header, outcome, wall_s, peak_rss_bytes })?;
                 self.has_row = true;
@@ -202,5 +242,30 @@ mod tests {
         insta::assert_snapshot!(std::fs::read_to_string(&path).unwrap(), @r"
         20270115T080000Z-0123abcd,linreg,finished,1,cpu,false,strong,f32,serial,2,6,1.5,0.1,0.95,0.5,0.4,15.0,400.0,0.005,0.012499999999999999,2,4000,72,1572864,4096,0.05,1,3,0123456789abcdef,1.75,2097152,
         ");
+    }
+
+    #[test]
+    fn the_row_of_a_run_that_is_under_way_gives_way_to_the_final_one() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("summary.csv");
+        let mut sink = SummaryCsv::create(&path, "a".to_owned(), Instant::now()).unwrap();
+        let rows = || {
+            let text = std::fs::read_to_string(&path).unwrap();
+            text.lines().skip(1).map(str::to_owned).collect::<Vec<_>>()
+        };
+        let mut seen = Vec::new();
+        for event in sample::events() {
+            sink.event(&event).unwrap();
+            sink.flush().unwrap();
+            seen.push(rows());
+        }
+        let known =
+            "a,linreg,running,1,cpu,false,strong,f32,serial,,,,,,,,,,,,,,,,,,,,0123456789abcdef,,2097152,";
+        assert_eq!(seen[0], [known]);
+        let last = seen.last().unwrap();
+        assert!(
+            last.len() == 1 && last[0].starts_with("a,linreg,finished,1,cpu,false,strong,f32,serial,2,6,"),
+            "{last:?}"
+        );
     }
 }

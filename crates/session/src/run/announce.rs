@@ -40,6 +40,7 @@ pub fn begin(
     let header = Header {
         name: trial.spec.name.to_string(),
         lab: None,
+        lab_unit: "",
         devices_requested: trial.devices.requested.clone(),
         devices_used: trial.devices.used_names(),
         virtual_devices: trial.devices.any_virtual(),

@@ -123,6 +123,7 @@ impl Planned for LabTrial {
             virtual_devices: self.devices.any_virtual(),
             precision: "f32".to_owned(),
             engine: self.spec.kind.name().to_owned(),
+            lab_unit: lab::planned(self).0,
             steps_planned: lab::planned(self).1,
             build: host::BUILD,
             ..Header::default()

@@ -1,4 +1,4 @@
-//! Scaling over devices: rows per second over their number, compared with ideal scaling.
+//! Scaling over devices: rows per second over their number, compared with ideal scaling where devices are real.
 
 use super::{
     Content,
@@ -46,14 +46,9 @@ impl Content<'_> {
 fn frame(sweep: &DeviceSweep) -> Option<Frame> {
     let most = sweep.points.iter().map(|point| point.devices).max().filter(|&most| most > 1)?;
     let measured = sweep.points.iter().map(Point::throughput).fold(0.0, f64::max);
-    let ideal = one(sweep).map_or(0.0, |one| one.throughput() * most as f64);
+    let ideal = sweep.one().map_or(0.0, |one| one.throughput() * most as f64);
     let y = Axis::new(0.0, measured.max(ideal), 5, true);
     Some(Frame::new(440.0, 280.0, Axis::new(0.0, most as f64, most.min(8), true), y).with_large_figures())
-}
-
-/// The single GPU, where the ideal line begins. Virtual GPUs have this line too, but no speed-up.
-fn one(sweep: &DeviceSweep) -> Option<&Point> {
-    sweep.points.iter().find(|point| point.kind != Kind::Cpu && point.devices == 1)
 }
 
 fn draw(sweep: &DeviceSweep, frame: &Frame) -> svg::Svg {
@@ -63,7 +58,7 @@ fn draw(sweep: &DeviceSweep, frame: &Frame) -> svg::Svg {
     let ticks =
         frame.ticks().into_iter().filter(|(_, label)| label.parse::<u32>().is_ok()).collect::<Vec<_>>();
     frame.draw(["devices", "rows per second"], &ticks, |html| {
-        if let (Some(one), Some(last)) = (one(sweep), points.last()) {
+        if let (Some(one), Some(last)) = (sweep.one(), points.last()) {
             let ends = [1, last.devices].map(|devices| devices as f64);
             let ideal = ends.map(|devices| [frame.across(devices), frame.up(devices * one.throughput())]);
             svg::polyline(html, "ideal", ideal.into_iter());

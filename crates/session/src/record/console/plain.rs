@@ -16,11 +16,14 @@ const SHORTEST_S: f64 = 0.25;
 /// Approximate number of validation lines of a long run.
 const LINES: u64 = 20;
 
-/// `epoch 3/10, loss 0.01234, best 0.01100 in epoch 3, step 96, 5.126 M rows/s, 12.3 s left`.
+/// `epoch 3/10, loss 0.01234, best 0.01100 in epoch 3, step 96, 5.126 M rows/s, 12.3 s left`; in the lab
+/// `1,000/4,000 products, 500.0 products/s, 6.00 s left`.
 pub(super) fn progress(header: &Header, progress: &Progress, best: Option<Best>) -> String {
     let epoch = units::count(progress.epoch);
     // Unknown if the run is limited by time.
+    let counted = || [progress.step, header.steps_planned].map(units::count).join("/");
     let mut words = vec![match header.max_time_s {
+        _ if header.lab.is_some() => format!("{} {}", counted(), header.lab_unit),
         Some(_) => format!("epoch {epoch}"),
         None => format!("epoch {epoch}/{}", units::count(header.epochs_planned)),
     }];
@@ -33,7 +36,8 @@ pub(super) fn progress(header: &Header, progress: &Progress, best: Option<Best>)
         words.push(format!("best {value} in epoch {}, step {}", units::count(epoch), units::count(step)));
     }
     if let Some(rate) = per_second(progress.samples, progress.train_s) {
-        words.push(format!("{} rows/s", units::rate(rate)));
+        let unit = if header.lab.is_some() { header.lab_unit } else { "rows" };
+        words.push(format!("{} {unit}/s", units::rate(rate)));
     }
     let share = share(header, progress);
     if share > 0.0 {
@@ -106,6 +110,15 @@ mod tests {
         );
         let none = Progress { step: 0, epoch: 1, samples: 0, train_s: 0.0, elapsed_s: 0.0, loss: None };
         assert_eq!(progress(&sample::header(), &none, None), "epoch 1/2");
+        let lab = Header {
+            lab: Some("products".to_owned()),
+            lab_unit: "products",
+            steps_planned: 4000,
+            ..Header::default()
+        };
+        let some =
+            Progress { step: 1000, samples: 1000, train_s: 2.0, elapsed_s: 2.0, ..Progress::default() };
+        assert_eq!(progress(&lab, &some, None), "1,000/4,000 products, 500.0 products/s, 6.00 s left");
     }
 
     #[test]
