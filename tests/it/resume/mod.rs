@@ -109,7 +109,7 @@ fn goes_on_from_each(place: &Sandbox, arguments: &[&str], on: &dyn Fn(&mut Comma
 #[test]
 fn a_run_goes_on_from_each_of_its_checkpoints() {
     let place = Sandbox::new(SPEC);
-    let cases: [(&[&str], usize); 11] = [
+    let cases: [(&[&str], usize); 13] = [
         (&["checkpoint.every_steps=5"], 9),
         (&["checkpoint.every_steps=1", "trainer.max_steps=17"], 17),
         (&["checkpoint={}"], 6),
