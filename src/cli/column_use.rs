@@ -1,6 +1,9 @@
 //! What a drafted spec uses each column of a table for, and why it leaves one out.
 
-use crate::{data::ColumnProfile, units};
+use crate::{
+    data::{ColumnProfile, RowOrder},
+    units,
+};
 
 /// A column of whole numbers with more distinct values than this is not taken for classes.
 pub(super) const MOST_CLASSES: usize = 20;
@@ -33,22 +36,36 @@ pub(super) fn is_few_whole(column: &ColumnProfile, rows: usize) -> bool {
     column.is_whole && distinct <= MOST_CLASSES && distinct * ROWS_EACH <= rows
 }
 
-/// Whether its first text becomes a number without its commas.
-pub(super) fn has_commas(column: &ColumnProfile) -> bool {
-    column
-        .text
-        .as_ref()
-        .is_some_and(|cell| cell.contains(',') && cell.replace(',', "").parse::<f64>().is_ok())
+/// Whether its first text becomes a number without the marks that are none of decimals: commas, or points where commas are.
+pub(super) fn has_marks(column: &ColumnProfile) -> bool {
+    let Some(cell) = &column.text else { return false };
+    if column.decimal != ',' {
+        return cell.contains(',') && cell.replace(',', "").parse::<f64>().is_ok();
+    }
+    let (whole, _) = cell.split_once(',').unwrap_or((cell, ""));
+    let points = cell.matches('.').count();
+    // A date such as 31.12.2024 is no number.
+    let is_of_thousands = whole.split('.').skip(1).all(|digits| digits.len() == 3);
+    let digits = cell.replace('.', "").replacen(',', ".", 1);
+    (points == 1 || (points > 1 && is_of_thousands)) && digits.parse::<f64>().is_ok()
 }
 
-pub(super) fn commas(column: &ColumnProfile) -> String {
-    format!("its numbers have commas{}, which are not read", example(column))
+/// The reason not to use such a column, and what to do about it.
+pub(super) fn marks(column: &ColumnProfile) -> (String, &'static str) {
+    let (marks, way) = match column.decimal {
+        ',' => ("points", "write decimals with a comma, thousands without a mark"),
+        _ => ("commas", "write decimals with a point, thousands without a mark"),
+    };
+    (format!("its numbers have {marks}{}, which are not read", example(column)), way)
 }
 
 /// Whether all its texts are numbers with a sign of percent or of a currency.
 pub(super) fn has_units(column: &ColumnProfile) -> bool {
     const UNITS: [char; 5] = ['%', '€', '$', '£', '¥'];
     let is_number = |text: &str| text.replace(',', "").parse::<f64>().is_ok();
+    if column.is_numeric() {
+        return false;
+    }
     let mut texts = column.values().map(|(text, _)| text).filter(|text| !is_number(text)).peekable();
     let is_it = |text: &str| is_number(text.trim_matches(|letter| UNITS.contains(&letter) || letter == ' '));
     texts.peek().is_some() && texts.all(is_it)
@@ -105,7 +122,7 @@ pub(super) fn use_of(column: &ColumnProfile, rows: usize) -> Use {
     let distinct = column.distinct();
     let is_marked = column.numbers > 0 && column.is_one_text;
     Use::Ignored(match distinct {
-        _ if has_commas(column) => commas(column),
+        _ if has_marks(column) => marks(column).0,
         _ if has_units(column) => units_of_numbers(column),
         _ if column.name.is_empty() => "it has no name".to_owned(),
         0 => "it has no numbers and no text".to_owned(),
@@ -121,8 +138,8 @@ pub(super) fn use_of(column: &ColumnProfile, rows: usize) -> Use {
         _ if is_few(column, rows) => return Use::Category,
         _ if is_beyond_f32(column) => format!("it has numbers beyond the range of f32{}", example(column)),
         _ => {
-            let more = if column.has_many() { " or more" } else { "" };
-            let texts = units::count(distinct as u64);
+            let more = if column.different == 0 { " or more" } else { "" };
+            let texts = units::count(distinct.max(column.different) as u64);
             let group = if repeats(column, rows) {
                 "; if rows with equal ones belong together, name it `group`"
             } else {
@@ -160,17 +177,31 @@ pub(super) fn order_of<'a>(
     mut columns: impl Iterator<Item = &'a ColumnProfile>,
     rows: usize,
 ) -> Option<String> {
-    let dates = columns.find(|own| own.is_in_time && !is_of_identity(&own.name, rows))?;
+    let is_it = |own: &&ColumnProfile| {
+        (own.are_times || is_of_time(&own.name)) && own.order.is_some() && !is_of_identity(&own.name, rows)
+    };
+    let times = columns.find(is_it)?;
+    let how = match times.order {
+        Some(RowOrder::Descending) => ", from the latest to the earliest: if you turn them round,",
+        _ => ":",
+    };
     Some(format!(
-        "rows are in the order of `{}`: `data.split.shuffle=false` judges by the last of them, and with `data.folds=5 \
+        "rows are in the order of `{}`{how} `data.split.shuffle=false` judges by the last of them, and with `data.folds=5 \
          data.fold=0..5` by five later parts in turn",
-        dates.name.escape_debug()
+        times.name.escape_debug()
     ))
+}
+
+/// Whether numbers with this name are times, if they are in order.
+fn is_of_time(name: &str) -> bool {
+    const TIMES: [&str; 9] =
+        ["time", "timestamp", "date", "datetime", "day", "week", "month", "quarter", "year"];
+    words(name).iter().any(|word| TIMES.contains(&word.as_str()))
 }
 
 /// Whether a value stands in two rows or more, on average.
 fn repeats(column: &ColumnProfile, rows: usize) -> bool {
-    !column.has_many() && column.distinct() * 2 <= rows
+    column.different > 0 && column.different * 2 <= rows
 }
 
 /// Sentences on the cells of a feature.

@@ -7,10 +7,10 @@ use std::{
 
 use super::{
     column_use::{
-        MOST_CLASSES, ROWS_EACH, Use, commas, doubt, has_commas, has_units, is_class, no_numbers, oddities,
+        MOST_CLASSES, ROWS_EACH, Use, doubt, has_marks, has_units, is_class, marks, no_numbers, oddities,
         oddities_of_target, order_of, reason, units_of_numbers, use_of,
     },
-    draft_targets::{OTHER, refusal, targets_of},
+    draft_targets::{OTHER, of_one_column, refusal, targets_of},
     missing_cells::{MissingCells, take_markers_for_missing},
 };
 use crate::{
@@ -44,6 +44,9 @@ pub fn draft(
     file: Option<&Path>,
 ) -> Result<(String, Vec<String>), Box<Problem>> {
     let mut profile = CsvProfile::read(data)?;
+    if let [only] = &profile.columns[..] {
+        return Err(of_one_column(data, only, profile.is_parquet).into());
+    }
     let targets = targets_of(data, &profile.columns, named)?;
     take_markers_for_missing(&mut profile, &targets);
     let CsvProfile { columns, rows, .. } = &profile;
@@ -51,11 +54,10 @@ pub fn draft(
     let is_class = targets.len() == 1 && is_class(targets[0], *rows);
     for target in &targets {
         let why = match target.distinct() {
-            _ if has_commas(target) => {
-                (commas(target), "write decimals with a point, thousands without a mark")
-            }
+            _ if has_marks(target) => marks(target),
             _ if has_units(target) => (units_of_numbers(target), "write numbers alone"),
-            0 | 1 => ("all its values are equal".to_owned(), OTHER),
+            0 => ("it has no value".to_owned(), OTHER),
+            1 => ("all its values are equal".to_owned(), OTHER),
             distinct
                 if !target.is_numeric()
                     && target.numbers > rows / 2
@@ -112,7 +114,10 @@ impl Draft<'_> {
     fn notes(&self, named: &[String]) -> Vec<String> {
         let target = self.targets.first().filter(|_| named.is_empty());
         let target = target.map(|target| {
-            format!("the target is the last column, `{}`; {OTHER}", target.name.escape_debug())
+            // Where lines end with a separator, the last column is empty.
+            let is_last = self.profile.columns.last().is_some_and(|last| std::ptr::eq(last, *target));
+            let which = if is_last { "" } else { " with a name" };
+            format!("the target is the last column{which}, `{}`; {OTHER}", target.name.escape_debug())
         });
         let missing = self.markers().map(|(_, words)| format!("taken for missing values: {words}"));
         let shortened = |mut notes: Vec<String>, what: &str| {
@@ -288,6 +293,10 @@ impl Draft<'_> {
         if self.profile.delimiter != ',' {
             lines.push(format!("delimiter = {}", quoted(&self.profile.delimiter.to_string())));
         }
+        if self.profile.decimal != '.' {
+            let mark = self.profile.decimal.to_string();
+            lines.push(format!("decimal = {}    # numbers such as 0{mark}5", quoted(&mark)));
+        }
         if !self.profile.header {
             lines.push("header = false    # columns are named \"0\", \"1\" and so on".to_owned());
         }
@@ -368,7 +377,18 @@ impl Draft<'_> {
     }
 }
 
-/// Quotes text as a TOML string.
+/// Quotes text as a TOML string of one line, which a comment may hold.
 fn quoted(text: &str) -> String {
-    toml::Value::from(text).to_string()
+    if !text.contains(char::is_control) {
+        return toml::Value::from(text).to_string();
+    }
+    let escaped = |letter: char| match letter {
+        '\n' => "\\n".to_owned(),
+        '\r' => "\\r".to_owned(),
+        '\t' => "\\t".to_owned(),
+        '"' | '\\' => format!("\\{letter}"),
+        _ if letter.is_control() => format!("\\u{:04X}", u32::from(letter)),
+        _ => letter.to_string(),
+    };
+    format!("\"{}\"", text.chars().map(escaped).collect::<String>())
 }

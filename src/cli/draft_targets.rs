@@ -14,7 +14,14 @@ pub(super) fn refusal(message: String) -> Problem {
     Problem::new(Location::Nowhere, message)
 }
 
-/// The places of the target columns, by name, with commas between several names; the last column if none is named.
+/// The problem of a table with a single column.
+pub(super) fn of_one_column(data: &Path, only: &ColumnProfile, is_parquet: bool) -> Problem {
+    let message = format!("`{}` has one column alone, `{}`", data.display(), only.name.escape_debug());
+    let separated = "between cells stands `,`, `;`, `|` or a tab; blanks do not separate them";
+    refusal(message).hint(if is_parquet { "add a column to learn from" } else { separated })
+}
+
+/// The places of the target columns, by name, with commas between several names; the last column with a name if none is named.
 pub(super) fn targets_of(
     data: &Path,
     columns: &[ColumnProfile],
@@ -41,7 +48,7 @@ pub(super) fn targets_of(
         }
     }
     if words.is_empty() {
-        found.extend(columns.len().checked_sub(1));
+        found.extend(columns.iter().rposition(|column| !column.name.is_empty()));
     }
     Ok(found)
 }

@@ -323,7 +323,7 @@ fn what_cannot_be_drafted() {
     let huge: String =
         (0..40).map(|n| format!("{},{n}.25\n", if n == 9 { "1e400" } else { "0.5" })).collect();
     fs::write(place.path().join("huge.csv"), format!("a,b\n{huge}")).unwrap();
-    let commas: String = (0..40).map(|n| format!("{n},25;{n},5\n")).collect();
+    let commas: String = (1..41).map(|n| format!("{n},250;{n},500\n")).collect();
     fs::write(place.path().join("commas.csv"), format!("a;b\n{commas}")).unwrap();
     let refused = |arguments: &[&str]| {
         let Ended { code, stderr, stdout } = place.runner(&[&["new", "csv", "--from"], arguments].concat());
@@ -380,7 +380,7 @@ fn what_cannot_be_drafted() {
     error: `huge.csv` has no column to predict `b` from
      = hint: `a` is left out: 1 of its 40 cells is `1e400`, which is no finite number; `missing_values` names texts that stand for missing ones
 
-    error: `b` cannot be predicted: its numbers have commas, such as `0,5`, which are not read
+    error: `b` cannot be predicted: its numbers have commas, such as `1,500`, which are not read
      = hint: write decimals with a point, thousands without a mark
 
     error: cannot read `nowhere.csv`: no such file or directory

@@ -179,3 +179,112 @@ fn what_other_programs_write() {
     let hint = " = hint: `~` is the home folder in a shell alone: write the path of that folder\n";
     assert!(ended.code == Some(2) && ended.stderr.ends_with(hint), "{ended:?}");
 }
+
+/// The same table with commas and semicolons, as European programs export it, and with points and commas.
+#[test]
+fn decimals_after_a_comma() {
+    let place = Sandbox::new("");
+    let row = |n: usize, mark: &str| {
+        [
+            format!("{}{mark}{}", n * 7 % 40, n % 10),
+            format!("{}", n % 13),
+            format!("{}{mark}25", n * 7 % 40 + n % 13),
+        ]
+    };
+    for (name, mark, separator) in [("eu.csv", ",", ";"), ("us.csv", ".", ",")] {
+        let rows: String = (0..80).map(|n| row(n, mark).join(separator) + "\n").collect();
+        let header = ["temp", "days", "y"].join(separator);
+        fs::write(place.path().join(name), format!("{header}\n{rows}")).unwrap();
+    }
+    let european = drafted(&place, &["eu.csv"]);
+    let lines = "delimiter = \";\"\ndecimal = \",\"    # numbers such as 0,5\n";
+    assert!(european.contains(&format!("\n# numbers: \"temp\", \"days\"\n{lines}")), "{european}");
+    let of_european = place.run(&["-q"]).ended_by(0);
+    let predicted = |run: &str, file: &str| place.runner(&["predict", run, file]);
+    let run = of_european.0.display().to_string();
+    let predictions = predicted(&run, "eu.csv");
+    let american = drafted(&place, &["us.csv"]);
+    assert_eq!(american.replace("us.csv", "eu.csv"), european.replace(lines, ""));
+    let of_american = place.run(&["-q"]).ended_by(0);
+    assert_eq!(of_european.summary("best_value"), of_american.summary("best_value"));
+    assert_eq!(
+        (predictions.code, &predictions.stdout),
+        (Some(0), &predicted(&of_american.0.display().to_string(), "us.csv").stdout)
+    );
+    assert_eq!(place.runner(&["evaluate", &run, "eu.csv", "--json"]).code, Some(0));
+    // Thousands with a mark are named.
+    fs::write(
+        place.path().join("eu.csv"),
+        "a;b;y\n".to_owned() + &"1.234,5;0,5;1,5\n2.234,5;1,5;2,5\n".repeat(20),
+    )
+    .unwrap();
+    let told = place.runner(&["new", "csv", "--from", "eu.csv", "--target", "y"]).stderr;
+    assert!(
+        told.contains("`a` is left out: its numbers have points, such as `1.234,5`, which are not read\n"),
+        "{told}"
+    );
+}
+
+/// A header may hold whatever a spreadsheet lets one type: the draft is valid, its names are the file's, and it says so on one line.
+#[test]
+fn odd_names_of_columns() {
+    let place = Sandbox::new("");
+    let long = "n".repeat(3000);
+    let names = [
+        "a\nb",
+        "a \"quote\"",
+        "it's",
+        "'\"both\"'",
+        "# no comment",
+        "back\\slash",
+        "tab\there",
+        "\u{7f}",
+        "é\u{301}",
+        "=]",
+        &long,
+    ];
+    let kinds = ["text\nof \"two\" lines", "kind #''2"];
+    let all: Vec<String> =
+        names.iter().chain(&kinds).map(|name| format!("\"{}\"", name.replace('"', "\"\""))).collect();
+    let row = |n: usize| {
+        let numbers = (0..names.len()).map(|c| format!("{}.5", (n * 7 + c) % 31));
+        let texts = kinds.iter().map(|_| ["red", "blue"][n % 2].to_owned());
+        numbers.chain(texts).chain([(n % 3).to_string()]).collect::<Vec<_>>().join(",") + "\n"
+    };
+    let rows: String = (0..60).map(row).collect();
+    fs::write(place.path().join("odd.csv"), format!("{},\"y\r\nz\"\n{rows}", all.join(","))).unwrap();
+    let text = drafted(&place, &["odd.csv"]);
+    assert!(text.contains("\ntarget = \"y\\r\\nz\"    # 3 whole numbers"), "{text}");
+    assert!(text.contains("\n# numbers: \"a\\nb\", "), "{text}");
+    let read: toml::Table = text.parse().unwrap();
+    assert_eq!(
+        read["data"]["csv"]["categorical"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|name| name.as_str().unwrap())
+            .collect::<Vec<_>>(),
+        kinds
+    );
+    place.run(&["-q", "trainer.max_epochs=1"]).ended_by(0);
+}
+
+/// What a table's form hides.
+#[test]
+fn tables_that_are_no_such_tables() {
+    let place = Sandbox::new("");
+    let told = |body: &str| {
+        fs::write(place.path().join("a.csv"), body).unwrap();
+        let ended = place.runner(&["new", "csv", "--from", "a.csv"]);
+        (ended.code, ended.stderr)
+    };
+    let rows = |row: &str| row.repeat(20);
+    let none =
+        "error: `y` cannot be predicted: it has no value\n = hint: `--target COLUMN` names another column\n";
+    assert_eq!(told(&format!("a,b,y\n{}", rows("1,2,\n3,4,NA\n"))), (Some(2), none.to_owned()));
+    let blanks = "error: `a.csv` has one column alone, `a b y`\n = hint: between cells stands `,`, `;`, `|` or a tab; blanks do not separate them\n";
+    assert_eq!(told(&format!("a b y\n{}", rows("1 2 0\n3 4 1\n"))), (Some(2), blanks.to_owned()));
+    let ended = "the target is the last column with a name, `y`; `--target COLUMN` names another column\n`` is left out: it has no name\n";
+    let (code, stderr) = told(&format!("a,b,y,\n{}", rows("1.5,2,0,\n3,4.5,1,\n")));
+    assert!(code == Some(0) && stderr.starts_with(ended), "{stderr}");
+}

@@ -177,14 +177,58 @@ fn rows_in_the_order_of_time() {
         let ended = place.runner(&[&["check", "spec.toml"], words].concat());
         assert_eq!(ended.code, Some(0), "{ended:?}");
     }
-    // Neither what descends nor numbers: a table may be sorted by any, and its classes keep their shares.
+    // The latest row first, and numbers that are times by their look or name.
+    let turned = format!(
+        "rows are in the order of `when`, from the latest to the earliest: if you turn them round, {how}\n"
+    );
+    let seconds = |n: u64| (1_700_000_000 + n * 3600 + n * n).to_string();
+    for (header, when, line) in [
+        ("when", &(|n: u64| dates(199 - n)) as &dyn Fn(u64) -> String, turned),
+        ("t", &seconds, format!("rows are in the order of `t`: {how}\n")),
+        ("t", &|n: u64| seconds(n) + "000", format!("rows are in the order of `t`: {how}\n")),
+        (
+            "sale_year",
+            &|n: u64| (1990 + n / 10).to_string(),
+            format!("rows are in the order of `sale_year`: {how}\n"),
+        ),
+    ] {
+        let (told, text) = write(header, when);
+        assert!(
+            told.starts_with(&line) && text.contains(&format!("\n# {line}\n[data.csv]\n")),
+            "{told}{text}"
+        );
+    }
+    // Not other numbers: a table may be sorted by any, and its classes keep their shares.
     for (header, when) in [
         ("customer_id", &(|n: u64| (1000 + n * n).to_string()) as &dyn Fn(u64) -> String),
         ("t", &|n: u64| n.to_string()),
         ("age", &|n: u64| (20.0 + n as f64 / 4.0).to_string()),
-        ("when", &|n: u64| dates(199 - n)),
+        ("when", &|n: u64| dates(n * 7 % 200)),
     ] {
         let (told, text) = write(header, when);
         assert!(!told.contains("order") && text.contains("\nsplit = { stratify = true }"), "{text}");
     }
+}
+
+/// Groups are pointed out however many there are.
+#[test]
+fn thousands_of_groups() {
+    let place = Sandbox::new("");
+    let write = |row: &dyn Fn(usize) -> String| {
+        let rows: String = (0..6000).map(row).collect();
+        fs::write(place.path().join("a.csv"), format!("patient_id,x,ill\n{rows}")).unwrap();
+        place.runner(&["new", "csv", "--from", "a.csv", "--target", "ill"]).stderr
+    };
+    let rest = |n: usize| format!("{}.5,{}", n * 7 % 97, ["no", "yes"][n % 3 / 2]);
+    let texts = write(&|n| format!("P{:05},{}\n", n * 7 % 1500, rest(n)));
+    let line = "`patient_id` is left out: it has 1,500 different texts, such as `P00000`: too many for categories; if rows with equal \
+                ones belong together, name it `group`\n";
+    assert_eq!(texts, line);
+    let numbers = write(&|n| format!("{},{}\n", 5000 + n * 7 % 1500, rest(n)));
+    let line = "`patient_id` may say which rows belong together; if it does, `group` in place of a feature keeps them in one part\n";
+    assert_eq!(numbers, line);
+    let each = write(&|n| format!("P{n:05},{}\n", rest(n)));
+    let line =
+        "`patient_id` is left out: it has 6,000 different texts, such as `P00000`: too many for categories\n";
+    assert_eq!(each, line);
 }

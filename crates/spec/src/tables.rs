@@ -35,6 +35,8 @@ table! {
         pub standardize_target: bool = false,
         /// The cell separator, one ASCII character.
         pub delimiter: char = ',' => delimiter,
+        /// The mark before the decimals of a number: `.`, or `,` as in many European files; numbers have no mark of thousands.
+        pub decimal: char = '.' => decimal,
         /// Whether the first line names the columns; else they are named `0`, `1` and so on.
         pub header: bool = true,
         /// A second file of the same columns to validate on.
@@ -165,6 +167,7 @@ impl Parquet {
             standardize: self.standardize,
             standardize_target: self.standardize_target,
             delimiter: ',',
+            decimal: '.',
             header: true,
             validation_path: self.validation_path.clone(),
             validation_fraction: self.validation_fraction,
@@ -221,5 +224,13 @@ fn delimiter(v: Item<'_>) -> char {
     v.custom("one ASCII character that separates cells, such as `;`", schema, ',', |v| {
         let s = v.as_str()?;
         s.chars().next().filter(fits).filter(|_| s.len() == 1)
+    })
+}
+
+fn decimal(v: Item<'_>) -> char {
+    v.custom("`.` or `,`", json!({ "enum": [".", ","] }), '.', |v| match v.as_str()? {
+        "." => Some('.'),
+        "," => Some(','),
+        _ => None,
     })
 }

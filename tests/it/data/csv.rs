@@ -120,6 +120,40 @@ fn byte_order_mark_line_ends_quotes_and_blanks_do_not_matter() {
     assert_eq!((memory(&made.train), &made.train.targets[..]), (&[1.0, 3.0][..], &[2.0, 4.0][..]));
 }
 
+/// The numbers are those of `pandas.read_csv(sep=";", decimal=",", float_precision="round_trip")`, pandas 3.0.
+#[test]
+fn decimals_after_a_comma() {
+    let body = "a;kind;y\n46,2;0,5;1\n-1,25e2;1;2\n+,5;0,5;3\n1e-3;2,0;4\n0,1;1;5\n1234567,890625;2,0;6\n";
+    let pandas = [46.2, -125.0, 0.5, 0.001, 0.1, 1_234_567.890_625_f64];
+    let folder = Folder::new(body);
+    let of = |columns: &[&str], target: &str| Csv {
+        delimiter: ';',
+        decimal: ',',
+        categorical: names(columns),
+        ..folder.spec(target)
+    };
+    let made = read(of(&["kind"], "y"), Task::Regression);
+    let a: Vec<f32> = memory(&made.train).iter().step_by(4).copied().collect();
+    assert_eq!(a, pandas.map(|value| value as f32));
+    assert_eq!(made.preprocessing["features"][1]["categories"], json!(["0.5", "1", "2.0"]));
+    let made = read(of(&["kind"], "a"), Task::Regression);
+    assert_eq!(made.train.targets[..], pandas.map(|value| value as f32));
+    // Whole numbers are classes however they are written.
+    let whole = Folder::new("a;y\n1,5;1,0\n2;2\n3;1\n");
+    let spec = Csv { delimiter: ';', decimal: ',', ..whole.spec("y") };
+    let made = read(spec, Task::Classification);
+    assert_eq!((made.classes, &made.train.targets[..]), (Some(2), &[0.0, 1.0, 0.0][..]));
+    // Quoted cells may be separated by the same mark.
+    let quoted = Folder::new("a,y\n\"1,5\",1\n\"2,5\",2\n");
+    let made = read(Csv { decimal: ',', ..quoted.spec("y") }, Task::Regression);
+    assert_eq!(memory(&made.train), [1.5, 2.5]);
+    // The names of binary formats may begin the name of a column.
+    for name in ["ARROW1", "PAR1", "SQLite format 3"] {
+        let made = read(Folder::new(format!("{name}_a,y\n1,2\n")).spec("y"), Task::Regression);
+        assert_eq!(memory(&made.train), [1.0]);
+    }
+}
+
 #[test]
 fn categories_are_sorted_and_come_last() {
     let folder = Folder::new("kind,y,a\nred,1,5\nblue,2,6\nred,3,7\n");

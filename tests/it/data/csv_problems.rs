@@ -66,7 +66,27 @@ fn bad_cells_are_told_one_by_one() {
   hint: for classes use `loss = \"cross_entropy\"`
 `1,5` in column `b` is not a number
   --> rows.csv:5:3 | 4,\"1,5\",4
-  hint: write decimals with a point, thousands without a mark
+  hint: write decimals with a point, thousands without a mark; or `data.csv.decimal = \",\"` if all decimals come after commas
+"
+    );
+}
+
+#[test]
+fn numbers_with_another_mark_are_told() {
+    let folder = Folder::new("a;y\n1.5;1,5\n1.234,5;2\n31.12.2024;3\n4;4\n5;5\n6;6\n");
+    let spec = Csv { delimiter: ';', decimal: ',', ..folder.spec("y") };
+    assert_eq!(
+        folder.problems(spec, Task::Regression),
+        "\
+`1.5` in column `a` is not a number
+  --> rows.csv:2:1 | 1.5;1,5
+  hint: write decimals with a comma, as `decimal` says, thousands without a mark
+`1.234,5` in column `a` is not a number
+  --> rows.csv:3:1 | 1.234,5;2
+  hint: write decimals with a comma, as `decimal` says, thousands without a mark
+`31.12.2024` in column `a` is not a number
+  --> rows.csv:4:1 | 31.12.2024;3
+  hint: correct the cell; if it stands for a missing value, name it in `data.csv.missing_values`
 "
     );
 }

@@ -93,6 +93,7 @@ fn csv_of(path: PathBuf, target: &str) -> Csv {
         standardize: false,
         standardize_target: false,
         delimiter: ',',
+        decimal: '.',
         header: true,
         validation_path: None,
         validation_fraction: Some(0.0),

@@ -47,10 +47,14 @@ pub(super) const GZIP: [u8; 2] = [0x1f, 0x8b];
 /// The first bytes of a Parquet file.
 pub(super) const PARQUET: [u8; 4] = *b"PAR1";
 
-/// Whether a file is in the Parquet format. A pipe never is, since it cannot be read at a position.
+/// Whether a file is in the Parquet format. A pipe never is, since it cannot be read at a position. The name of a text's first
+/// column may begin like it; the next byte of Parquet, the first of a header in Thrift's compact form, is in no text.
 pub(super) fn is_parquet(file: &File) -> bool {
-    let mut start = PARQUET.map(|_| 0);
-    file.read_at(&mut start, 0).is_ok_and(|count| count == start.len()) && start == PARQUET
+    let mut start = [0; PARQUET.len() + 1];
+    let count = file.read_at(&mut start, 0).unwrap_or(0);
+    count >= PARQUET.len()
+        && start.starts_with(&PARQUET)
+        && (start[4] < b' ' && !b"\t\r\n".contains(&start[4]))
 }
 
 /// Whether a file is gzipped.

@@ -39,7 +39,7 @@ use crate::{
 
 pub use crate::device::{FileChange, Reads, RowReader, Store};
 pub use arrays::ArrayScale;
-pub use csv::{ColumnKind, ColumnProfile, CsvProfile, StoredColumn};
+pub use csv::{ColumnKind, ColumnProfile, CsvProfile, RowOrder, StoredColumn};
 pub use digest::digest_of_files;
 pub use fingerprint::FileFingerprint;
 pub use new_rows::{Input, NewRows, Preprocessing, RowOptions, TrainedData};

@@ -40,9 +40,12 @@ pub fn one_class(names: &[String], confusion: &Confusion, weighted: bool) -> Opt
     let is_right = |[cell, count]: &[u64; 2]| (cell / outputs == first).then_some(*count);
     let right = confusion.iter().find_map(is_right).unwrap_or(0);
     let name = &names[usize::try_from(first).ok()?];
+    // Where it is no more frequent than others, weights change nothing.
+    let way = match weighted || right * outputs <= rows {
+        true => "",
+        false => "; `model.class_weights=balanced` lets rows of the others count for more",
+    };
     let [right, rows] = [right, rows].map(count);
-    let way =
-        if weighted { "" } else { "; `model.class_weights=balanced` lets rows of the others count for more" };
     Some(format!(
         "the model predicts `{name}` for every row to validate on: {right} of {rows} are `{name}`{way}"
     ))

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use super::{
     columns::Columns,
+    decimal::value,
     text::{MAX_PROBLEMS, Text},
 };
 use crate::{
@@ -63,13 +64,15 @@ impl Group {
 pub(super) struct Faults<'a> {
     text: &'a Text,
     columns: &'a Columns,
+    /// The mark before a number's decimals.
+    decimal: char,
     cells: BTreeMap<(usize, Kind), Group>,
     uneven: Group,
 }
 
 impl<'a> Faults<'a> {
-    pub(super) fn new(text: &'a Text, columns: &'a Columns) -> Self {
-        Self { text, columns, cells: BTreeMap::new(), uneven: Group::default() }
+    pub(super) fn new(text: &'a Text, columns: &'a Columns, decimal: char) -> Self {
+        Self { text, columns, decimal, cells: BTreeMap::new(), uneven: Group::default() }
     }
 
     /// Records that cell `column` of the record at byte `record` is wrong.
@@ -147,8 +150,8 @@ impl<'a> Faults<'a> {
             Kind::TooLarge => at(format!("`{found}` in {whose} is too large for f32")),
             Kind::Text => {
                 let out = format!("add `{name}` to `data.csv.categorical` (one-hot) or to `data.csv.ignore`");
-                let hint = if found.replacen(',', ".", 1).parse::<f64>().is_ok() {
-                    "write decimals with a point, thousands without a mark".into()
+                let hint = if let Some(hint) = self.mark_hint(found) {
+                    hint.into()
                 } else if is_trained {
                     "the model was trained on numbers here: correct the cell".into()
                 } else if is_target {
@@ -162,6 +165,25 @@ impl<'a> Faults<'a> {
                 at(format!("`{found}` in {whose} is not a number")).hint(hint)
             }
         }
+    }
+
+    /// The way out for a number with another mark than that of the file's decimals.
+    fn mark_hint(&self, found: &str) -> Option<&'static str> {
+        if self.decimal == ',' {
+            // A date such as 31.12.2024 is no number.
+            let has_one = found.contains(',') || found.matches('.').count() == 1;
+            let is_number = has_one && value(&found.replace('.', ""), ',').is_some();
+            return is_number
+                .then_some("write decimals with a comma, as `decimal` says, thousands without a mark");
+        }
+        value(found, ',')?;
+        let is_fixed = self.columns.is_trained || self.text.is_parquet();
+        Some(match is_fixed {
+            true => "write decimals with a point, thousands without a mark",
+            false => {
+                "write decimals with a point, thousands without a mark; or `data.csv.decimal = \",\"` if all decimals come after commas"
+            }
+        })
     }
 
     fn uneven_problem(&self, sighting: &Sighting, last: usize) -> Problem {

@@ -32,7 +32,10 @@ const LOOKED_AT: usize = 4096;
 
 /// The problem of a file that begins with `bytes` and is no text.
 pub(super) fn refusal(path: &Path, bytes: &[u8]) -> Option<Problem> {
-    if let Some((_, what, hint)) = KINDS.into_iter().find(|(start, ..)| bytes.starts_with(start)) {
+    let is_binary = bytes.iter().take(LOOKED_AT).any(|byte| *byte == 0);
+    // The name of a text's first column may begin with letters such as ARROW1.
+    let is_it = |start: &[u8]| bytes.starts_with(start) && (is_binary || std::str::from_utf8(start).is_err());
+    if let Some((_, what, hint)) = KINDS.into_iter().find(|(start, ..)| is_it(start)) {
         return Some(file::problem(path, format!("{what}, not UTF-8 text")).hint(hint));
     }
     if let Ok(header) = idx::read_header(&mut &bytes[..]) {
@@ -40,7 +43,6 @@ pub(super) fn refusal(path: &Path, bytes: &[u8]) -> Option<Problem> {
         let message = format!("an IDX file of {}, not UTF-8 text", shape.join(" x "));
         return Some(file::problem(path, message).hint(of_idx(path, shape.len() == 1)));
     }
-    let is_binary = bytes.iter().take(LOOKED_AT).any(|byte| *byte == 0);
     is_binary.then(|| file::problem(path, "a binary file, not UTF-8 text").hint(AS_ARRAYS))
 }
 

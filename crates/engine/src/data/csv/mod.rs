@@ -9,8 +9,8 @@
 //! - Classes are the sorted distinct integers or words of the target column.
 //! - Categories and classes are those of the training file; a validation file may not contain new ones.
 
-mod ascent;
 mod columns;
+mod decimal;
 mod faults;
 mod fit;
 mod foreign;
@@ -24,6 +24,7 @@ mod parquet;
 mod parquet;
 mod parts;
 mod profile;
+mod row_order;
 mod stored;
 mod table;
 mod target;
@@ -46,6 +47,7 @@ use crate::{
 };
 pub(super) use new_rows::{CsvModel, CsvRows};
 pub use profile::{ColumnProfile, CsvProfile};
+pub use row_order::RowOrder;
 pub use stored::{ColumnKind, StoredColumn};
 
 /// Characters of the names of columns that are left out, in a note.

@@ -107,7 +107,11 @@ impl CsvRows {
         let is_wanted =
             |name: &str, _: Option<&str>| targets.contains(&name) || others.iter().any(|own| *own == name);
         let mut parts = ParquetRows::new(&path, file, is_wanted)?;
-        Ok(Self::with_parts(model, path, (with_targets, options), Box::new(move || parts.next_part())))
+        let mut rows =
+            Self::with_parts(model, path, (with_targets, options), Box::new(move || parts.next_part()));
+        // Its numbers are no texts, whatever the training file's mark is.
+        rows.spec.decimal = '.';
+        Ok(rows)
     }
 
     fn with_parts(

@@ -95,8 +95,7 @@ impl Outliers {
 
 /// A sentence for each column of features or targets with far numbers.
 pub(super) fn warnings(spec: &Csv, table: &Table) -> Vec<String> {
-    let Table { text, columns, .. } = table;
-    let missing = MissingCells::new(spec);
+    let Table { text, columns, missing, .. } = table;
     let targets = match &table.target {
         Target::Numbers(values) => &values[..],
         _ => &[],
@@ -110,7 +109,7 @@ pub(super) fn warnings(spec: &Csv, table: &Table) -> Vec<String> {
     let found: Vec<_> =
         features.chain(targets).filter_map(|(found, column)| found.map(|found| (found, column))).collect();
     let words = |(found, column): &(Outliers, usize)| {
-        found.in_words((&**text, spec.header, &missing), *column, &columns.described(*column))
+        found.in_words((&**text, spec.header, missing), *column, &columns.described(*column))
     };
     let more = found.len().saturating_sub(SHOWN);
     let more =

@@ -7,10 +7,11 @@ use std::{
 };
 
 use super::{
-    ascent::Ascending,
+    decimal::{has_decimal_comma, value},
     missing::MissingCells,
     outliers::Outliers,
     parquet,
+    row_order::{Ordered, RowOrder},
     text::{Text, unclosed},
 };
 use crate::{data::file, spec::Problem};
@@ -38,6 +39,8 @@ pub struct CsvProfile {
     pub is_parquet: bool,
     /// The separator of cells.
     pub delimiter: char,
+    /// The mark before the decimals of numbers.
+    pub decimal: char,
     /// Whether the first line names the columns; otherwise they are named `0`, `1` and so on.
     pub header: bool,
     /// Number of rows, without the header.
@@ -65,8 +68,12 @@ pub struct ColumnProfile {
     pub is_nearly_unique: bool,
     /// Whether all numbers are dates such as 20240604.
     pub are_dates: bool,
-    /// Whether all cells are dates that ascend from the first row to the last.
-    pub is_in_time: bool,
+    /// The order of its cells from the first row to the last, if all are dates or all are numbers.
+    pub order: Option<RowOrder>,
+    /// Whether these are times by their look: dates, or seconds or milliseconds since 1970.
+    pub are_times: bool,
+    /// The mark before the decimals of its numbers.
+    pub decimal: char,
     /// A sentence on numbers far from all others.
     pub outliers: Option<String>,
     /// The first cell that is neither missing nor a number.
@@ -79,10 +86,14 @@ pub struct ColumnProfile {
     pub taken: Vec<String>,
     /// Distinct values other than missing ones, up to a thousand, and the rows that have each.
     distinct: HashMap<String, u64>,
-    /// The bits or hashes of its distinct numbers, as long as all are integers.
-    whole: HashSet<u64>,
+    /// Number of all distinct values other than missing ones; 0 if it is not known, among many decimals.
+    pub different: usize,
+    /// The bits or hashes of its distinct values, as long as all its numbers are integers.
+    values: HashSet<u64>,
     last: f64,
-    ascending: Ascending,
+    ordered: Ordered,
+    /// Numbers with decimals after a point, and after a comma.
+    marks: [usize; 2],
     /// All its numbers, until the table was read.
     all: Vec<f64>,
 }
@@ -99,7 +110,10 @@ impl CsvProfile {
             false => problem.hint("a relative path is taken from the current folder"),
         };
         if file::is_parquet(&file::open(path, "data.parquet.path").map_err(missing)?.0) {
-            return Self::of_text(&parquet::read(path, "data.parquet.path", |_, other| other.is_none())?);
+            return Self::of_text(
+                &parquet::read(path, "data.parquet.path", |_, other| other.is_none())?,
+                '.',
+            );
         }
         let mut text = Text::read(path, "data.csv.path", DELIMITERS[0])?;
         // Take the separator that gives the most cells, but prefer one that gives all records the same
@@ -116,14 +130,17 @@ impl CsvProfile {
             }
         }
         text = text.separated_by(delimiter);
-        Self::of_text(&text)
+        let profile = Self::of_text(&text, '.')?;
+        let marks = |place: usize| profile.columns.iter().map(|column| column.marks[place]).sum::<usize>();
+        if marks(1) > marks(0) { Self::of_text(&text, ',') } else { Ok(profile) }
     }
 
-    fn of_text(text: &Text) -> Result<Self, Problem> {
+    fn of_text(text: &Text, decimal: char) -> Result<Self, Problem> {
         let first = text.first_record().ok_or_else(|| file::problem(&text.path, "an empty file"))?;
-        let missing = MissingCells::usual();
+        let missing = MissingCells::usual(decimal);
         // Names are not numbers. One of them may be missing, as for an index column.
-        let is_name = |cell: &String| cell.parse::<f64>().is_err() && !missing.has(cell);
+        let is_name =
+            |cell: &String| ['.', ','].iter().all(|mark| value(cell, *mark).is_none()) && !missing.has(cell);
         let unnamed = first.iter().filter(|cell| cell.is_empty()).count();
         let is_line_of_names = first.iter().all(|cell| cell.is_empty() || is_name(cell))
             && unnamed <= 1
@@ -143,6 +160,7 @@ impl CsvProfile {
         let mut columns: Vec<ColumnProfile> = names
             .map(|name| ColumnProfile {
                 name,
+                decimal,
                 is_whole: true,
                 counts_rows: true,
                 is_one_text: true,
@@ -175,7 +193,7 @@ impl CsvProfile {
             column.finish([rows, seen.len()], place, (text, header, &missing));
         }
         let repeated = rows - seen.len();
-        Ok(Self { is_parquet, delimiter: text.delimiter(), header, rows, repeated, columns })
+        Ok(Self { is_parquet, delimiter: text.delimiter(), decimal, header, rows, repeated, columns })
     }
 }
 
@@ -208,9 +226,11 @@ impl ColumnProfile {
         } else if self.distinct.len() < MOST_DISTINCT {
             self.distinct.insert(cell.to_owned(), 1);
         }
-        self.ascending.take(cell);
-        match missing.number(cell) {
+        let number = missing.number(cell);
+        self.ordered.take(cell, number.ok());
+        match number {
             Ok(value) => {
+                self.marks[0] += usize::from(cell.contains('.'));
                 self.is_whole &= value.fract() == 0.0;
                 self.are_dates &= is_date(cell);
                 let follows = self.numbers == 0 || (value == self.last + 1.0 && value < LAST_WHOLE);
@@ -221,12 +241,16 @@ impl ColumnProfile {
                 if self.is_whole {
                     // Texts tell numbers apart that are the same once they are rounded.
                     let is_exact = value.abs() < LAST_WHOLE;
-                    self.whole.insert(if is_exact { value.to_bits() } else { hash_of([cell]) });
+                    self.values.insert(if is_exact { value.to_bits() } else { hash_of([cell]) });
                 } else {
-                    self.whole = HashSet::new();
+                    self.values = HashSet::new();
                 }
             }
             Err(_) => {
+                self.marks[1] += usize::from(has_decimal_comma(cell));
+                if self.is_whole {
+                    self.values.insert(hash_of([cell]));
+                }
                 self.is_one_text &= self.text.get_or_insert_with(|| cell.to_owned()) == cell;
                 if is_marker(cell) && self.markers.len() < MOST_DISTINCT {
                     self.markers.entry(cell.to_owned()).or_default().push(row);
@@ -241,9 +265,11 @@ impl ColumnProfile {
         let name = format!("`{}`", file::printable(&self.name));
         self.outliers = found.map(|found| found.in_words(table, place, &name));
         self.are_dates &= self.numbers > 0;
-        let whole = std::mem::take(&mut self.whole).len();
-        self.is_in_time = self.ascending.found(all);
-        self.is_nearly_unique = whole > 0 && whole * 10 >= rows * 9;
+        (self.order, self.are_times) = self.ordered.found(all);
+        let different = self.values.len();
+        self.values = HashSet::new();
+        self.is_nearly_unique = self.numbers > 0 && different * 10 >= rows * 9;
+        self.different = if self.has_many() { different } else { self.distinct.len() };
     }
 
     /// Texts of its cells that often stand for missing values, such as `?`.
@@ -267,7 +293,7 @@ impl ColumnProfile {
         }
         self.missing.extend(self.taken.iter().filter_map(|cell| self.markers.get(cell)).flatten());
         self.distinct.retain(|cell, _| !is_one(cell));
-        let usual = MissingCells::usual();
+        let usual = MissingCells::usual(self.decimal);
         let others = || self.distinct.keys().filter(|cell| usual.number(cell).is_err());
         (self.text, self.is_one_text) = (others().min().cloned(), others().count() < 2);
     }

@@ -30,6 +30,8 @@ pub(super) struct Table {
     pub(super) group: Words,
     /// `[rows, kept]`: the cells of columns that are kept.
     pub(super) kept: Vec<String>,
+    /// How its cells are read.
+    pub(super) missing: MissingCells,
 }
 
 /// The columns to predict.
@@ -153,9 +155,9 @@ impl Table {
             },
             group: Words::default(),
             kept: Vec::new(),
+            missing: MissingCells::new(spec),
         };
-        let missing = MissingCells::new(spec);
-        let mut faults = Faults::new(text, columns);
+        let mut faults = Faults::new(text, columns, spec.decimal);
         let mut reader = text.reader();
         let mut record = csv::StringRecord::new();
         let mut records = 0_u64;
@@ -169,10 +171,10 @@ impl Table {
             start = record.position().map_or(0, |position| position.byte()) as usize;
             if record.len() != columns.names.len() {
                 faults.uneven(start, record.len());
-            } else if missing.drops(columns, |column| record.get(column).unwrap_or_default().trim()) {
+            } else if table.missing.drops(columns, |column| record.get(column).unwrap_or_default().trim()) {
                 table.dropped.push((table.rows + table.dropped.len()) as u32);
             } else {
-                table.push(&record, start, &missing, &mut faults);
+                table.push(&record, start, &mut faults);
             }
         }
         let problems = faults.finish(start, table.rows);
@@ -217,20 +219,14 @@ impl Table {
             let whose = self.columns.described(column);
             format!("`{}` in {whose} is too large for f32 once it is standardized", file::printable(cell))
         };
-        match self.text.first_cell(column, 0, |cell| cell.parse() == Ok(value)) {
+        match self.text.first_cell(column, 0, |cell| self.missing.value(cell) == Some(value)) {
             Some((cell, place)) => Problem::new(place, message(&cell)),
             None => file::problem(&self.text.path, message(&value.to_string())),
         }
     }
 
-    fn push(
-        &mut self,
-        record: &csv::StringRecord,
-        start: usize,
-        missing: &MissingCells,
-        faults: &mut Faults<'_>,
-    ) {
-        let columns = &*self.columns;
+    fn push(&mut self, record: &csv::StringRecord, start: usize, faults: &mut Faults<'_>) {
+        let (columns, missing) = (&*self.columns, &self.missing);
         self.rows += 1;
         let cell = |column: usize| record.get(column).unwrap_or_default().trim();
         self.kept.extend(columns.kept.iter().map(|&column| cell(column).to_owned()));
@@ -247,7 +243,7 @@ impl Table {
         for (words, &column) in self.categorical.iter_mut().zip(&columns.categorical) {
             let cell = cell(column);
             if !missing.has(cell) {
-                words.push(cell, start);
+                words.push(&missing.word(cell), start);
                 continue;
             }
             words.codes.push(Words::MISSING);
@@ -271,7 +267,7 @@ impl Table {
                 Target::None => Ok(()),
                 Target::Classes(_) if missing.has(cell) => Err(Kind::Missing),
                 Target::Classes(words) => {
-                    words.push(cell, start);
+                    words.push(&missing.word(cell), start);
                     Ok(())
                 }
             };

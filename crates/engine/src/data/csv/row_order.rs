@@ -1,8 +1,12 @@
-//! Whether the cells of a column are dates and times that ascend through a file. Numbers that ascend may be anything: a table that is
-//! sorted by age is not in the order of time.
+//! The order of a column's cells through a file: of dates and times, and of numbers, which may be times.
+
+use std::cmp::Ordering;
 
 /// Fewer values tell no order.
 const FEWEST: usize = 3;
+
+/// Seconds since 1970 from September 2001 to May 2033; milliseconds, microseconds and nanoseconds are a thousand times as many.
+const SECONDS: [f64; 2] = [1e9, 2e9];
 
 /// Year, month, day, hour, minute, second, nanosecond.
 type Moment = [u32; 7];
@@ -10,37 +14,83 @@ type Moment = [u32; 7];
 /// The two orders of day and month where the year comes last.
 const DAY_FIRST: [bool; 2] = [true, false];
 
-/// What is known after some of the cells.
-#[derive(Debug, Default)]
-pub(super) struct Ascending {
-    cells: usize,
-    /// The last cell read as a date, by [`DAY_FIRST`], and how many are above the one before.
-    dates: [Option<(Moment, usize)>; 2],
-    /// Whether a cell so far is no date, or below the one before.
-    falls: [bool; 2],
+/// How values change from the first row to the last; neighbours may be equal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RowOrder {
+    /// None is below the one before.
+    Ascending,
+    /// None is above the one before.
+    Descending,
 }
 
-impl Ascending {
-    /// Takes the next cell.
-    pub(super) fn take(&mut self, cell: &str) {
+/// What is known after some of the cells.
+#[derive(Debug, Default)]
+pub(super) struct Ordered {
+    cells: usize,
+    /// By [`DAY_FIRST`].
+    dates: [Series<Moment>; 2],
+    numbers: Series<f64>,
+    /// Whether a number so far is no time since 1970 in each of four units.
+    is_no_time: [bool; 4],
+}
+
+/// The values of one reading of the cells.
+#[derive(Debug, Default)]
+struct Series<T> {
+    last: Option<T>,
+    rises: usize,
+    falls: usize,
+    /// Whether a cell so far cannot be read so, or it neither ascends nor descends.
+    is_over: bool,
+}
+
+impl<T: PartialOrd> Series<T> {
+    fn take(&mut self, read: impl FnOnce() -> Option<T>) {
+        if self.is_over {
+            return;
+        }
+        let own = read();
+        if let (Some(own), Some(last)) = (&own, &self.last) {
+            match own.partial_cmp(last) {
+                Some(Ordering::Greater) => self.rises += 1,
+                Some(Ordering::Less) => self.falls += 1,
+                _ => {}
+            }
+        }
+        self.is_over = own.is_none() || (self.rises > 0 && self.falls > 0);
+        self.last = own;
+    }
+
+    fn order(&self) -> Option<RowOrder> {
+        let is_long = !self.is_over && self.rises + self.falls + 1 >= FEWEST;
+        is_long.then_some(if self.falls == 0 { RowOrder::Ascending } else { RowOrder::Descending })
+    }
+}
+
+impl Ordered {
+    /// Takes the next cell, and its value if it is a number.
+    pub(super) fn take(&mut self, cell: &str, number: Option<f64>) {
         self.cells += 1;
-        let Self { dates, falls, .. } = self;
-        for ((last, falls), day_first) in dates.iter_mut().zip(falls).zip(DAY_FIRST) {
-            if !*falls {
-                let read = moment(cell, day_first);
-                let next =
-                    read.map(|own| (own, last.map_or(0, |(last, rises)| rises + usize::from(own > last))));
-                *falls = next.is_none_or(|(own, _)| last.is_some_and(|(last, _)| own < last));
-                *last = next;
+        for (series, day_first) in self.dates.iter_mut().zip(DAY_FIRST) {
+            series.take(|| moment(cell, day_first));
+        }
+        let was_over = self.numbers.is_over;
+        self.numbers.take(|| number);
+        if let Some(value) = number.filter(|_| !was_over) {
+            let units = [1.0, 1e3, 1e6, 1e9];
+            for (is_no_time, unit) in self.is_no_time.iter_mut().zip(units) {
+                *is_no_time |= !(SECONDS[0]..SECONDS[1]).contains(&(value / unit));
             }
         }
     }
 
-    /// Whether all `rows` cells do.
-    pub(super) fn found(&self, rows: usize) -> bool {
-        let rises =
-            |place: usize| self.dates[place].filter(|_| !self.falls[place]).map_or(0, |(_, rises)| rises);
-        self.cells == rows && rises(0).max(rises(1)) + 1 >= FEWEST
+    /// The order of all `rows` cells, if they have one; and whether they are times by their look.
+    pub(super) fn found(&self, rows: usize) -> (Option<RowOrder>, bool) {
+        if self.cells != rows {
+            return (None, false);
+        }
+        let dates = self.dates.iter().find_map(Series::order);
+        (dates.or(self.numbers.order()), dates.is_some() || self.is_no_time.contains(&false))
     }
 }
 
@@ -106,14 +156,14 @@ fn time_of(time: &str) -> Option<[u32; 4]> {
 mod tests {
     use super::*;
 
-    fn found(cells: &[&str]) -> bool {
-        let mut column = Ascending::default();
-        cells.iter().for_each(|cell| column.take(cell));
+    fn found(cells: &[&str]) -> (Option<RowOrder>, bool) {
+        let mut column = Ordered::default();
+        cells.iter().for_each(|cell| column.take(cell, cell.parse().ok()));
         column.found(cells.len())
     }
 
     #[test]
-    fn dates_ascend_as_they_are_written() {
+    fn times_are_in_order_as_they_are_written() {
         for cells in [
             ["2024-01-31", "2024-02-01", "2024-02-01", "2024-03-01"],
             ["2024-01", "2024-02", "2024-12", "2025-01"],
@@ -127,11 +177,13 @@ mod tests {
                 "2024-01-01T12:00:00+02:00",
                 "2024-01-02T00:00:00Z",
             ],
+            ["1700000000", "1700000000", "1700000060.5", "1700000120"],
+            ["1700000000000", "1700000000001", "1700000060000", "1700000120000"],
             ["1/1/2024 12:05 AM", "1/1/2024 1:05 AM", "1/1/2024 12:05 PM", "1/1/2024 1:05 pm"],
         ] {
-            assert!(found(&cells), "{cells:?}");
+            assert_eq!(found(&cells), (Some(RowOrder::Ascending), true), "{cells:?}");
             let down: Vec<&str> = cells.iter().rev().copied().collect();
-            assert!(!found(&down), "{down:?}");
+            assert_eq!(found(&down), (Some(RowOrder::Descending), true), "{down:?}");
         }
     }
 
@@ -146,12 +198,18 @@ mod tests {
             &["1.2.3", "1.2.4", "1.2.5"],
             &["a", "b", "c"],
             &["é-1-2024", "日本語日本語日本", "T"],
-            &["0.5", "0.75", "3"],
+            &["0.5", "0.75", "0.5"],
+            &["5", "5", "5"],
         ] {
-            assert!(!found(cells), "{cells:?}");
+            assert_eq!(found(cells).0, None, "{cells:?}");
         }
-        let mut column = Ascending::default();
-        ["2024-01-01", "2024-01-02", "2024-01-03"].iter().for_each(|cell| column.take(cell));
-        assert!(column.found(3) && !column.found(4), "a cell is missing");
+        for cells in
+            [["0.5", "0.75", "3"], ["2007", "2008", "2009"], ["900000000", "1700000000", "1800000000"]]
+        {
+            assert_eq!(found(&cells), (Some(RowOrder::Ascending), false), "any numbers: {cells:?}");
+        }
+        let mut column = Ordered::default();
+        ["2024-01-01", "2024-01-02", "2024-01-03"].iter().for_each(|cell| column.take(cell, None));
+        assert_eq!([3, 4].map(|rows| column.found(rows).0.is_some()), [true, false], "a cell is missing");
     }
 }
