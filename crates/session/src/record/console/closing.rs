@@ -265,9 +265,12 @@ mod tests {
         let text = table(&sample::header(), (&outcome, &Validated::default()), 0.5, Path::new(FOLDER), PLAIN);
         assert!(text.contains("\n  checkpoints      12, for which training waited 440 ms\n"), "{text}");
         outcome.checkpoints_left_out = 2951;
-        let text = table(&sample::header(), (&outcome, &Validated::default()), 0.5, Path::new(FOLDER), PLAIN);
-        let words = "\n  checkpoints      12, for which training waited 440 ms; 2,951 left out\n";
-        assert!(text.contains(words), "{text}");
+        let words = |outcome: &Outcome| messages::checkpoints(outcome).unwrap();
+        assert_eq!(words(&outcome), "12, for which training waited 440 ms; 2,951 left out");
+        outcome.earlier_s = 2.0;
+        assert_eq!(words(&outcome), "12 since the resume, for which training waited 440 ms; 2,951 left out");
+        let bound = messages::bound_by(&outcome, 0.5).unwrap();
+        assert_eq!(bound, "log, 64.0 % of the training time since the resume");
     }
 
     #[test]
