@@ -264,7 +264,8 @@ impl Spec {
     /// Metrics that are monitored and not logged.
     pub fn monitored(&self) -> Vec<Metric> {
         let mut monitored = Vec::new();
-        for (_, monitor) in self.trainer.monitors() {
+        let validates = self.trainer.validate_every_epochs > 0 && self.data.has_validation();
+        for (_, monitor) in self.trainer.monitors().filter(|_| validates) {
             let metric = monitor.metric();
             if !self.logging.metrics.contains(&metric) && !monitored.contains(&metric) {
                 monitored.push(metric);
@@ -281,11 +282,17 @@ impl Spec {
         scores
     }
 
+    /// The keys of the trainer that need rows to validate on. A final model keeps what its run monitored.
+    pub fn needing_validation(&self) -> impl Iterator<Item = &'static str> {
+        let is_final = self.final_model == Some(true);
+        self.trainer.needing_validation().filter(move |key| !(is_final && *key == "trainer.monitor"))
+    }
+
     /// Early stopping, best weights and some metrics need validation rows.
     fn check_validation(&self, t: &mut Fields<'_>) {
         let sound = ["data", "trainer", "logging"].into_iter().all(|key| t.is_sound(key));
         let logged = self.logging.metrics.iter().any(|metric| metric.needs_predictions());
-        let keys = self.trainer.needing_validation().chain(logged.then_some("logging.metrics"));
+        let keys = self.needing_validation().chain(logged.then_some("logging.metrics"));
         // Early stopping sets others that the spec does not name.
         let keys: Vec<_> = keys.filter(|key| sound && t.has(key)).collect();
         let Some((key, others)) = keys.split_first() else { return };

@@ -3,7 +3,7 @@
 use std::{fmt, path::Path};
 
 use super::{
-    Data, Interval, Layer, Monitor, Source, Spec,
+    Data, Interval, Layer, Source, Spec,
     typed::{is_swept, split_at_commas},
 };
 
@@ -161,12 +161,12 @@ impl Refit<'_> {
         }
     }
 
-    /// The length was found by early stopping, or by the best epoch: it is not looked for again, unless the user asks for it.
+    /// The length was found by early stopping, or by the best epoch: it is not looked for again, unless the user asks for it. What was
+    /// monitored stays: `evaluate --importance` sorts by it.
     fn leave_out_validation(&self, words: &mut Vec<String>) {
         let trainer = &self.spec.trainer;
         let deleted = [
             ("early_stopping", trainer.early_stopping.is_some()),
-            ("monitor", !self.validates && trainer.monitor != Monitor::LOSS),
             ("restore_best", !self.validates && trainer.restore_best == Some(true)),
             ("validate_every_epochs", !self.validates && trainer.validate_every_epochs > 1),
         ];

@@ -168,7 +168,7 @@ impl Resolved {
         let length = RunLength::new(&spec, facts, batch);
         schedule::resolve(&mut spec, length.steps, length.steps_per_epoch, &mut problems);
         let has_validation = facts.validation_rows > 0 && spec.trainer.validate_every_epochs > 0;
-        if let Some(key) = spec.trainer.needing_validation().next().filter(|_| !has_validation) {
+        if let Some(key) = spec.needing_validation().next().filter(|_| !has_validation) {
             let what =
                 if spec.trainer.early_stopping.is_some() { "early stopping watches" } else { "it needs" };
             let problem = Problem::at_key(key, format!("{what} the validation, and there is none"));
