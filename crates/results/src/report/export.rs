@@ -344,9 +344,6 @@ mod tests {
         let cells = ["-0.002 [-0.011, 0.006]", "2026-01-02", "a-1 & b", "-"].map(str::to_owned);
         let text = latex(&[Column::of_words("difference", cells)], 4);
         let rows: Vec<&str> = text.lines().skip(4).take(4).collect();
-        assert_eq!(
-            rows,
-            [r"$-$0.002 [$-$0.011, 0.006] \\", r"2026-01-02 \\", r"a-1 \& b \\", r"- \\"]
-        );
+        assert_eq!(rows, [r"$-$0.002 [$-$0.011, 0.006] \\", r"2026-01-02 \\", r"a-1 \& b \\", r"- \\"]);
     }
 }
