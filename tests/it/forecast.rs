@@ -95,7 +95,7 @@ fn a_time_is_told() {
     };
     let (about, parts, step) = check(&[]);
     assert!(
-        !about.starts_with("at most ") && parts == format!("9,000,000 steps of {step}"),
+        !about.starts_with("at most ") && parts.starts_with(&format!("9,000,000 steps of {step}")),
         "{about}: {parts}"
     );
     let (about, parts, _) = check(&["seed=0..6", "--jobs", "2", "trainer.max_time=1s"]);
