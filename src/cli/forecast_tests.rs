@@ -119,7 +119,7 @@ fn training_waits_for_checkpoints_that_take_longer_than_the_steps_between() {
     assert_eq!(
         words(&one, 1, 1).as_deref(),
         Some(
-            "less than a second on this machine: 100 steps of 1.00 ms, 30.1 ms of waiting for the checkpoint at its end"
+            "less than a second on this machine: 100 steps of 1.00 ms, 30.0 ms of waiting for the checkpoint at its end"
         )
     );
     let sweep = words(&["checkpoint.every_steps=10", "seed=0..10"], 1, 1).expect("a time");
