@@ -22,7 +22,7 @@ import tomllib
 from functools import cached_property
 from pathlib import Path
 
-__all__ = ["Run", "RunnerError", "load", "program", "resolve", "run"]
+__all__ = ["Run", "RunnerError", "compare", "load", "program", "resolve", "run"]
 
 # Number formats of a safetensors file, by their NumPy names.
 _KINDS = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "I64": "<i8", "I32": "<i4", "U8": "u1", "BOOL": "?"}
@@ -71,13 +71,17 @@ def run(spec, overrides=(), options=()):
 
     Returns the run, or the sweep with its trials. Raises RunnerError if it is rejected or fails.
     """
-    done = _call("run", "-q", os.fspath(spec), *_words(overrides), *options)
-    folder = done.stdout.strip()
-    run = Run(folder) if folder else None
-    if done.returncode != 0:
-        raise RunnerError(_message(done), done.returncode, run)
-    sys.stderr.write(done.stderr)
-    return run
+    return _begun("run", spec, overrides, options)
+
+
+def compare(*paths, options=()):
+    """The table of `runner compare --export csv`: a data frame where pandas is installed, else a dict of lists.
+
+    `paths`: runs and sweeps, their folders, or globs of them. It has a row for each run; with options such as "--by", "lr", one
+    for each setting, the best first. Raises RunnerError if they do not compare.
+    """
+    words = map(os.fspath, paths)
+    return _table(io.StringIO(_done(_call("compare", *words, "--export", "csv", *options)).stdout, newline=""))
 
 
 def resolve(spec, overrides=()):
@@ -96,6 +100,9 @@ class Run:
     def __init__(self, path):
         # The program may change its folder later.
         self.path = Path(path).absolute()
+
+    def __fspath__(self):
+        return str(self.path)
 
     def __repr__(self):
         return f"<runner.Run {self.path}>"
@@ -143,13 +150,15 @@ class Run:
 
     def table(self, name):
         """A CSV file of the folder: a data frame where pandas is installed, else a dict of lists."""
-        try:
-            import pandas
-        except ImportError:
-            with open(self.path / name, newline="") as file:
-                columns, *rows = csv.reader(file)
-            return {column: [_value(column, row[i]) for row in rows] for i, column in enumerate(columns)}
-        return pandas.read_csv(self.path / name, dtype=dict.fromkeys(_WORDS, "object"))
+        with open(self.path / name, newline="") as file:
+            return _table(file)
+
+    def refit(self, overrides=(), options=()):
+        """The final model as `runner refit` trains it, on the rows that validated, too; of a sweep that of its best setting.
+
+        Overrides and options as for `run`; "--all" trains on the test rows, too. Returns the new run.
+        """
+        return _begun("refit", self, overrides, options)
 
     def predict(self, rows, options=()):
         """A prediction for each row, as `runner predict` prints them; of a sweep by its best trial.
@@ -213,6 +222,28 @@ class Run:
             return values.reshape(tensor["shape"])
 
         return {name: array(tensor) for name, tensor in tensors.items()}
+
+
+def _begun(command, path, overrides, options):
+    """The run that a command begins."""
+    words = [_override(key, value) for key, value in overrides.items()] if isinstance(overrides, dict) else overrides
+    done = _call(command, "-q", os.fspath(path), *words, *options)
+    folder = done.stdout.strip()
+    run = Run(folder) if folder else None
+    if done.returncode != 0:
+        raise RunnerError(_message(done), done.returncode, run)
+    sys.stderr.write(done.stderr)
+    return run
+
+
+def _table(file):
+    """The columns of an open CSV file."""
+    try:
+        import pandas
+    except ImportError:
+        columns, *rows = csv.reader(file)
+        return {column: [_value(column, row[i]) for row in rows] for i, column in enumerate(columns)}
+    return pandas.read_csv(file, dtype=dict.fromkeys(_WORDS, "object"))
 
 
 def _rows(rows):

@@ -239,7 +239,7 @@ fn cost(page: &mut Page, trial: &Trial, measured: &Result<Rehearsal, Unmeasured>
     );
     let measured = match measured {
         Ok(own) => Some(match too_busy(own.others) {
-            Some(words) => format!("its steps were not timed: {words}"),
+            Some(words) => format!("{} measured, roughly: {words}", units::seconds(own.step_s)),
             None => format!("{} measured", units::seconds(own.step_s)),
         }),
         Err(Unmeasured::NotHere) => None,

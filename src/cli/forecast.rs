@@ -68,8 +68,9 @@ pub fn forecast(
     }
     // The page of the first trial says by whom.
     let is_busy = too_busy(others).is_some();
-    let is_timed = !is_busy && groups.iter().any(|group| group.is_measured);
-    estimate(&mut groups, is_busy);
+    let is_measured = groups.iter().any(|group| group.is_measured);
+    let is_timed = !is_busy && is_measured;
+    estimate(&mut groups);
     let mut disk = Disk::from_folder(conditions.runs_dir);
     let checkpoints = trials.iter().filter(|(_, trial)| trial.spec.checkpoint.is_some());
     let largest = checkpoints.map(|(_, trial)| 4 * trial.saved_numbers()).max();
@@ -77,12 +78,10 @@ pub fn forecast(
         disk.measure(bytes);
     }
     let mut lines = Vec::new();
-    let basis = match groups.first().filter(|_| !is_timed) {
+    let basis = match groups.first().filter(|_| !is_measured) {
+        Some(group) => format!("by {} rates", group.trial.lower_bound.rates.origin.name()),
+        None if is_busy => "on this machine, as others use the cores".to_owned(),
         None => "on this machine".to_owned(),
-        Some(group) => {
-            let busy = if is_busy { ", as others use the cores" } else { "" };
-            format!("by {} rates{busy}", group.trial.lower_bound.rates.origin.name())
-        }
     };
     let time = time(&groups, disk.as_ref(), conditions, (is_timed, &basis));
     lines.extend(time.map(|words| ("time", words)));

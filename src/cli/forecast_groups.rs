@@ -2,6 +2,8 @@
 
 use std::{
     collections::HashMap,
+    fmt::Write,
+    hash::{DefaultHasher, Hasher},
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -48,11 +50,11 @@ pub struct TrialTime {
 
 pub fn grouped<'a>(trials: impl Iterator<Item = &'a Trial>) -> Vec<Group<'a>> {
     let mut groups: Vec<Group> = Vec::new();
-    // Trials that are alike have equal sizes.
-    let mut of_size: HashMap<_, Vec<usize>> = HashMap::new();
+    // Trials that are alike have as many steps of equal instructions: thousands may differ in a dropout's `p` alone.
+    let (mut alike, mut hashes) = (HashMap::<_, Vec<usize>>::new(), HashMap::new());
     for trial in trials {
-        let size = (trial.steps, trial.programs.layout.parameter_count(), trial.programs.train.batch);
-        let places = of_size.entry(size).or_default();
+        let instructions = *hashes.entry(Arc::as_ptr(&trial.programs)).or_insert_with(|| hash(trial));
+        let places = alike.entry((trial.steps, instructions)).or_default();
         match places.iter().find(|place| is_alike(groups[**place].trial, trial)) {
             Some(place) => groups[*place].count += 1,
             None => {
@@ -62,6 +64,22 @@ pub fn grouped<'a>(trials: impl Iterator<Item = &'a Trial>) -> Vec<Group<'a>> {
         }
     }
     groups
+}
+
+/// A hash of a step's instructions, as they print: their numbers are floating-point ones as well.
+fn hash(trial: &Trial) -> u64 {
+    let mut printed = Printed(DefaultHasher::new());
+    let _ = write!(printed, "{:?}", trial.programs.train); // a hasher takes everything
+    printed.0.finish()
+}
+
+struct Printed(DefaultHasher);
+
+impl Write for Printed {
+    fn write_str(&mut self, text: &str) -> std::fmt::Result {
+        self.0.write(text.as_bytes());
+        Ok(())
+    }
 }
 
 fn is_alike(one: &Trial, other: &Trial) -> bool {
@@ -115,8 +133,8 @@ pub fn measure(groups: &mut [Group<'_>], datasets: &mut Datasets) -> (Result<Reh
 }
 
 /// Estimates the groups that were not measured: they take as much longer than the one whose steps are most like their own as their
-/// arithmetic does. Where none was, or others held the processors, the rates of the machine say how long a step takes.
-pub fn estimate<'a>(groups: &mut [Group<'a>], is_busy: bool) {
+/// arithmetic does. Where none was, the rates of the machine say how long a step takes.
+pub fn estimate<'a>(groups: &mut [Group<'a>]) {
     let known = groups.iter().filter_map(|group| Some((group.about_s(), group.trial, group.rehearsal?)));
     let measured: Vec<(f64, &'a Trial, Rehearsal)> = known.collect();
     for group in groups {
@@ -132,13 +150,7 @@ pub fn estimate<'a>(groups: &mut [Group<'a>], is_busy: bool) {
                 Rehearsal { step_s, order_s, validation_s: None, ..*own }
             });
         }
-        let by_rates = Rehearsal::by_rates(trial);
-        group.rehearsal = match (group.rehearsal, by_rates) {
-            (Some(own), Some(rates)) if is_busy => {
-                Some(Rehearsal { step_s: rates.step_s, validation_s: None, ..own })
-            }
-            (own, rates) => own.or(rates),
-        };
+        group.rehearsal = group.rehearsal.or_else(|| Rehearsal::by_rates(trial));
     }
 }
 
@@ -163,8 +175,8 @@ impl Group<'_> {
         let most_s = trial.spec.trainer.max_time.map_or(f64::INFINITY, |most| most.as_secs_f64());
         let whole_s = steps_s + orders_s + passes_s;
         let part = (most_s / whole_s).min(1.0);
-        let waits_s =
-            disk.and_then(|disk| checkpoint_waits(trial, part * whole_s, part, disk)).unwrap_or(0.0);
+        let waits = disk.and_then(|disk| checkpoint_waits(trial, part * whole_s, part, disk));
+        let (count, waits_s) = waits.unwrap_or_default();
         let loop_s = part * whole_s + waits_s;
         let cut = (most_s / loop_s).min(1.0);
         let (part, waits_s) = (part * cut, waits_s * cut);
@@ -178,9 +190,10 @@ impl Group<'_> {
         }
         if let Some(rule) = trial.spec.checkpoint.as_ref().filter(|_| waits_s > part * steps_s / 20.0) {
             let (waits, key) = (units::seconds(waits_s), rule.every.name());
-            words.push_str(&format!(
-                ", {waits} of waiting for checkpoints: a larger `checkpoint.{key}` has fewer"
-            ));
+            words.push_str(&match count {
+                1 => format!(", {waits} of waiting for the checkpoint at its end"),
+                _ => format!(", {waits} of waiting for checkpoints: a larger `checkpoint.{key}` has fewer"),
+            });
         }
         let files_s = if is_sweep { FILES_OF_TRIAL_S } else { FILES_S };
         Some(TrialTime { seconds: own.loading_s + files_s + loop_s * cut, part, words })
@@ -191,18 +204,18 @@ impl Group<'_> {
     }
 }
 
-/// Seconds that training waits for the disk: until the previous checkpoint is written, and at the end for the last one. There is
-/// time for a `part` of the steps, which takes `training_s`.
-fn checkpoint_waits(trial: &Trial, training_s: f64, part: f64, disk: &Disk) -> Option<f64> {
+/// How many checkpoints there are, and for how many seconds training waits for the disk: until the previous one is written, and at
+/// the end for the last. There is time for a `part` of the steps, which takes `training_s`.
+fn checkpoint_waits(trial: &Trial, training_s: f64, part: f64, disk: &Disk) -> Option<(u64, f64)> {
     let rule = trial.spec.checkpoint.as_ref()?;
     let [sync_s, byte_s] = disk.write_s?;
     let write_s = SYNCS * sync_s + byte_s * 4.0 * trial.saved_numbers() as f64;
     let part = if matches!(rule.every, Every::Minutes(_)) { 1.0 } else { part };
-    let count = (trial.checkpoints(training_s) as f64 * part).max(1.0);
+    let count = (trial.checkpoints(training_s) as f64 * part).ceil().max(1.0);
     let each_s = (write_s - training_s / count).max(0.0);
     let most_s = match rule.every {
         Every::Epochs(_) => 1.0 + WAIT_SHARE * training_s,
         _ => f64::INFINITY,
     };
-    Some(((count - 1.0) * each_s).min(most_s) + write_s)
+    Some((count as u64, ((count - 1.0) * each_s).min(most_s) + write_s))
 }

@@ -2,6 +2,15 @@
 
 use super::{process::Sandbox, run::LINREG};
 
+/// Programs that call this one pass `-q`, and so may those who call them.
+#[test]
+fn quiet_may_be_said_twice() {
+    let place = Sandbox::new(LINREG);
+    let [once, twice] = [&["check", "spec.toml", "-q"][..], &["check", "-q", "spec.toml", "--quiet"]]
+        .map(|words| place.runner(words));
+    assert_eq!((twice.code, twice.stdout), (Some(0), once.stdout), "{}", twice.stderr);
+}
+
 #[test]
 fn a_key_that_is_given_twice() {
     let place = Sandbox::new(LINREG);

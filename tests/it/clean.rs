@@ -259,3 +259,14 @@ fn runs_on_other_splits_are_not_held_against_each_other() {
     runs.ran(&["clean", "--keep-best", "1", "--yes"]);
     assert_eq!([&folds, &better, &worse].map(|folder| folder.is_dir()), [true, true, false]);
 }
+
+/// A sweep over losses has a best of each, and stays if it is the best by one of them.
+#[test]
+fn sweeps_of_several_tasks_are_judged_by_each() {
+    let runs = Runs::new();
+    let [best, worse, worst] =
+        ["0.1", "1e-3", "1e-4"].map(|lr| runs.run(&["model.loss=mse,l1", &format!("optimizer.sgd.lr={lr}")]));
+    let shown = runs.ran(&["clean", "--keep-best", "1", "--yes"]);
+    assert!(shown.contains("\n2 folders, ") && shown.ends_with("\nkept: 1 best\nremoved\n"), "{shown}");
+    assert_eq!([&best, &worse, &worst].map(|folder| folder.is_dir()), [true, false, false]);
+}

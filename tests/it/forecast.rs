@@ -73,7 +73,8 @@ fn a_run_takes_the_bytes_that_check_tells() {
     }
 }
 
-/// A step is measured on the run's own rows. If others hold the processor, the time is rough, and one line says why.
+/// A step is measured on the run's own rows, and the time is of such steps. If others hold the processor, it is rough, and one line
+/// says why.
 #[test]
 fn a_time_is_told() {
     let place = Sandbox::new(SPEC);
@@ -82,21 +83,25 @@ fn a_time_is_told() {
         let ended = place.runner(&[&own, more].concat());
         assert_eq!((ended.code, ended.stderr.as_str()), (Some(0), ""), "{ended:?}");
         let time = line(&ended.stdout, "time").unwrap_or_else(|| panic!("{}", ended.stdout)).to_owned();
-        let is_busy = ended.stdout.contains("; its steps were not timed: other processes used ");
+        let is_busy = ended.stdout.contains(" measured, roughly: other processes used ");
         assert_eq!(time.contains("roughly "), is_busy, "{}", ended.stdout);
         let (about, parts) = time.split_once(": ").unwrap();
         assert!(
             about.ends_with(if is_busy { ", as others use the cores" } else { " on this machine" }),
             "{time}"
         );
-        (about.to_owned(), parts.to_owned())
+        let step = ended.stdout.split_once(" measured").and_then(|(before, _)| before.rsplit_once("; "));
+        (about.to_owned(), parts.to_owned(), step.map_or("", |(_, step)| step).to_owned())
     };
-    let (about, parts) = check(&[]);
-    assert!(!about.starts_with("at most ") && parts.starts_with("9,000,000 steps of "), "{about}: {parts}");
-    let (about, parts) = check(&["seed=0..6", "--jobs", "2", "trainer.max_time=1s"]);
+    let (about, parts, step) = check(&[]);
+    assert!(
+        !about.starts_with("at most ") && parts.starts_with(&format!("9,000,000 steps of {step}")),
+        "{about}: {parts}"
+    );
+    let (about, parts, _) = check(&["seed=0..6", "--jobs", "2", "trainer.max_time=1s"]);
     assert!(about.starts_with("at most ") && parts.starts_with("6 trials of "), "{about}: {parts}");
     // The first diverges.
-    let (_, parts) = check(&["optimizer.sgd.lr=1e30,1e-4"]);
+    let (_, parts, _) = check(&["optimizer.sgd.lr=1e30,1e-4"]);
     assert!(parts.starts_with("2 trials of "), "{parts}");
     let page = place.runner(&["check", "spec.toml", "devices.num_gpus=1", "--virtual-gpus=1"]).stdout;
     assert!(!page.contains("measured") && line(&page, "time").is_none(), "{page}");

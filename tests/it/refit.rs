@@ -65,7 +65,7 @@ fn all_but_the_test_rows_are_trained_on() {
             format!("length: {best} epochs, after which the run was best"),
             format!(
                 "the same as: runner {path}/spec.toml name=birds-refit final_model=true data.split.validation=0 trainer.max_epochs={best} \
-                 '~trainer.early_stopping' '~trainer.monitor' '~trainer.restore_best' 'logging.metrics=[loss,accuracy,lr]' \
+                 '~trainer.early_stopping' '~trainer.restore_best' 'logging.metrics=[loss,accuracy,lr]' \
                  '~schedule.cosine.t_max' schedule.curve_epochs=20"
             ),
         ]
@@ -75,6 +75,14 @@ fn all_but_the_test_rows_are_trained_on() {
         spec.contains("\nt_max = 340\n"),
         "as long as the run, of which an epoch has 17 steps now: {spec}"
     );
+    // No validation has the monitored metric, by which the columns of the test rows are sorted.
+    assert_eq!(
+        last.text("metrics.csv").lines().next(),
+        Some("step,epoch,split,rows,loss,accuracy,lr,elapsed_s")
+    );
+    let importance = place.runner(&["evaluate", &last.0.display().to_string(), "--importance"]).stdout;
+    let heading = importance.lines().find(|line| line.contains("loss rises by")).unwrap_or_default();
+    assert_eq!(heading.split_whitespace().take(4).collect::<Vec<_>>(), ["column", "f1", "falls", "by"]);
     let command = printed[3].strip_prefix("the same as: runner ").unwrap();
     assert!(last.text("environment.toml").contains(&format!("command = \"runner {command}\"")));
     let words: Vec<String> = command.split(' ').map(|word| word.replace('\'', "")).collect();

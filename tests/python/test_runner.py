@@ -193,6 +193,19 @@ class Runs(unittest.TestCase):
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertIn("2 unknown key `trainer.max_epoch`", done.stdout)
 
+    def test_a_sweep_is_compared_and_refitted(self):
+        sweep = runner.run("linreg.toml", ["optimizer.sgd.lr=1e-5,0.03", "seed=0,1"], options=["-q"])
+        settings = runner.compare(sweep, options=["--by", "optimizer.sgd.lr"])
+        self.assertEqual((list(settings["optimizer.sgd.lr"]), list(settings["n"])), ([0.03, 1e-5], [2, 2]))
+        losses = [trial.summary["best_value"] for trial in sweep.trials if trial.spec["optimizer"]["sgd"]["lr"] == 0.03]
+        self.assertAlmostEqual(settings["value"][0], sum(losses) / 2, 12)
+        self.assertEqual(len(runner.compare(*sweep.trials)["status"]), 4)
+        final = sweep.refit({"trainer.max_epochs": 2})
+        found = (final.spec["final_model"], final.spec["optimizer"]["sgd"]["lr"], final.summary["epochs"])
+        self.assertEqual(found, (True, 0.03, 2))
+        with self.assertRaisesRegex(runner.RunnerError, "nowhere"):
+            runner.compare("nowhere")
+
     def test_load_asks_the_program(self):
         Path("own").mkdir()
         Path("own/metrics.csv").write_text("a,b\n")

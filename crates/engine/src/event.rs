@@ -91,6 +91,8 @@ pub struct Header {
     pub weak_scaling: Option<String>,
     /// The metric whose best value is shown.
     pub monitor: Option<Monitor>,
+    /// The best validation before a resume.
+    pub best: Option<Best>,
     pub train_rows: u64,
     /// Steps the run takes if nothing ends it early.
     pub steps_planned: u64,
@@ -299,18 +301,19 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    /// Removes what concerns steps whose rows were lost. The best weights are of one validation: if its row was lost, none is the
-    /// best.
-    pub fn forget_after(&mut self, recorded: &Recorded) {
-        self.steps = recorded.step;
-        (self.epochs, self.samples) = (Some(recorded.epoch), None);
-        (self.final_train_loss, self.epoch_train_loss) = (None, None);
+    /// Removes what concerns lost rows. The best weights are of one validation: if its row was lost, none is the best.
+    pub fn forget_lost(&mut self, recorded: &Recorded) {
+        if recorded.step < self.steps {
+            self.steps = recorded.step;
+            (self.epochs, self.samples) = (Some(recorded.epoch), None);
+            (self.final_train_loss, self.epoch_train_loss) = (None, None);
+            self.account = None;
+        }
         let mut values = recorded.validation.clone();
         self.final_validation_loss = values.remove(Metric::Loss.name());
         self.final_validation_accuracy = values.remove(Metric::Accuracy.name());
         self.final_scores = values;
-        self.best = self.best.filter(|best| best.step <= recorded.step);
-        self.account = None;
+        self.best = self.best.filter(|best| best.step <= recorded.validated);
     }
 }
 
@@ -320,7 +323,9 @@ pub struct Recorded {
     /// The last step, and its epoch.
     pub step: u64,
     pub epoch: u64,
-    /// The figures of the last validation, by their columns.
+    /// The step of the last validation; 0 without one.
+    pub validated: u64,
+    /// The figures of that validation, by their columns.
     pub validation: BTreeMap<String, f64>,
 }
 

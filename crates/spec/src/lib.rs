@@ -281,13 +281,17 @@ impl Spec {
 
     /// The keys that need rows to validate on.
     pub fn needing_validation(&self) -> impl Iterator<Item = &'static str> {
-        self.trainer.needing_validation().chain(self.schedule.plateau().map(|(key, _)| key))
+        // A final model keeps what its run monitored.
+        let is_kept = |key: &&str| self.final_model == Some(true) && *key == "trainer.monitor";
+        let of_trainer = self.trainer.needing_validation().filter(move |key| !is_kept(key));
+        of_trainer.chain(self.schedule.plateau().map(|(key, _)| key))
     }
 
     /// Metrics that are monitored and not logged.
     pub fn monitored(&self) -> Vec<Metric> {
         let mut monitored = Vec::new();
-        for (_, monitor) in self.monitors() {
+        let validates = self.trainer.validate_every != ValidateEvery::NEVER && self.data.has_validation();
+        for (_, monitor) in self.monitors().filter(|_| validates) {
             let metric = monitor.metric();
             if !self.logging.metrics.contains(&metric) && !monitored.contains(&metric) {
                 monitored.push(metric);

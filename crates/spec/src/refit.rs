@@ -3,7 +3,7 @@
 use std::{fmt, path::Path};
 
 use super::{
-    Data, Interval, Layer, Monitor, Source, Spec, ValidateEvery,
+    Data, Interval, Layer, Source, Spec, ValidateEvery,
     typed::{is_swept, split_at_commas},
 };
 
@@ -172,13 +172,13 @@ impl Refit<'_> {
         }
     }
 
-    /// The length was found by early stopping, or by the best epoch: it is not looked for again, unless the user asks for it.
+    /// The length was found by early stopping, or by the best epoch: it is not looked for again, unless the user asks for it. What was
+    /// monitored stays: `evaluate --importance` sorts by it.
     fn leave_out_validation(&self, words: &mut Vec<String>) {
         let trainer = &self.spec.trainer;
         let names_validations = !matches!(trainer.validate_every, ValidateEvery::Epochs(0 | 1));
         let deleted = [
             ("early_stopping", trainer.early_stopping.is_some()),
-            ("monitor", !self.validates && trainer.monitor != Monitor::LOSS),
             ("restore_best", !self.validates && trainer.restore_best == Some(true)),
             (trainer.validate_every.name(), !self.validates && names_validations),
         ];

@@ -110,6 +110,6 @@ pub struct ExportOptions {
     #[arg(long, value_name = "FILE", value_parser = named(), value_hint = clap::ValueHint::FilePath, conflicts_with = "last")]
     pub parquet: Option<PathBuf>,
     /// Print the path alone
-    #[arg(short, long)]
+    #[arg(short, long, overrides_with = "quiet")]
     pub quiet: bool,
 }

@@ -150,7 +150,7 @@ pub struct CompareOptions {
     #[arg(long, value_enum, value_name = "FORMAT")]
     pub export: Option<ExportFormat>,
     /// Say only whether the runs can be compared
-    #[arg(short, long)]
+    #[arg(short, long, overrides_with = "quiet")]
     pub quiet: bool,
 }
 

@@ -37,7 +37,7 @@ pub struct RunOptions {
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = clap::value_parser!(u32).range(0..=MOST_VIRTUAL_GPUS))]
     pub virtual_gpus: Option<u32>,
     /// Say only warnings, errors and what comes of it: a run's folder, parity's verdict
-    #[arg(short, long, conflicts_with = "verbose")]
+    #[arg(short, long, conflicts_with = "verbose", overrides_with = "quiet")]
     pub quiet: bool,
     /// Say more
     #[arg(short, long)]

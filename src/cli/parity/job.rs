@@ -4,8 +4,8 @@ use super::super::args::RunOptions;
 use crate::{
     plan::Machine,
     spec::{
-        self, EngineChoice, Experiment, GpuCount, LrScaling, Metric, OnMissing, Precision, Request, Rule,
-        Scaling, Spec, ValidateEvery,
+        self, EngineChoice, Experiment, GpuCount, LrScaling, Metric, Monitor, OnMissing, Precision, Request,
+        Rule, Scaling, Spec, ValidateEvery,
     },
 };
 
@@ -42,7 +42,8 @@ impl ParityJob {
         trainer.max_epochs = trainer.max_epochs.max(steps);
         trainer.max_steps = Some(trainer.max_steps.map_or(steps, |most| most.min(steps)));
         (trainer.max_time, trainer.early_stopping, trainer.restore_best) = (None, None, None);
-        trainer.validate_every = ValidateEvery::NEVER;
+        // Nothing is validated, so no metric can be monitored.
+        (trainer.validate_every, trainer.monitor) = (ValidateEvery::NEVER, Monitor::LOSS);
         if spec.schedule.plateau().is_some() {
             spec.schedule.rule = Rule::Constant;
             notes.push(

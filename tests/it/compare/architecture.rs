@@ -133,13 +133,15 @@ fn losses_apart_are_ranked_by_a_metric_that_they_share() {
     assert!(text.starts_with("best: #") && !text.contains("tasks"), "{text}");
     let said = place.runner(&["compare", "runs", "--metric", "mae", "-q"]).stdout;
     assert!(said.starts_with("3 runs, comparable: "), "{said}");
-    let listed = place.runner(&["list", "runs", "--sort", "best", "-v"]).stdout;
-    let kinds = listed.lines().skip(1).filter_map(|line| line.split("validation.loss ").nth(1));
-    let kinds: Vec<&str> = kinds.map(str::trim).collect();
-    assert!(
-        kinds == ["(huber)", "(mse)", "(mse)"] || kinds == ["(mse)", "(mse)", "(huber)"],
-        "{kinds:?} {listed}"
-    );
+    for sort in ["best", "best_validation_loss", "final_validation_loss", "epoch_train_loss"] {
+        let listed = place.runner(&["list", "runs", "--sort", sort, "-v"]).stdout;
+        let kinds = listed.lines().skip(1).filter_map(|line| line.split("validation.loss ").nth(1));
+        let kinds: Vec<&str> = kinds.map(str::trim).collect();
+        assert!(
+            kinds == ["(huber)", "(mse)", "(mse)"] || kinds == ["(mse)", "(mse)", "(huber)"],
+            "{kinds:?} {listed}"
+        );
+    }
     // Other rows are another task, whatever the metric.
     add(&place, &["name=d", "data.synthetic_regression.validation_rows=32"]);
     let (_, text) = titles(&place, &["--metric", "mae"]);

@@ -61,7 +61,7 @@ fn the_same_products_stand_side_by_side() {
      cpu     [64, 8] x [8, 2]     21.00  21.00
 
     noise
-      noise:  in 1 of 2 configurations the interval of the train time spans more than 5.00 % of the median, 66.7 % at most
+      noise:  in 1 of 2 configurations the interval of the time spans more than 5.00 % of the median, 66.7 % at most
       noise:  with 2 repeats the interval covers the true median 50.0 % of the time; use 6 or more for 95 %
 
     runs
@@ -121,7 +121,7 @@ fn kinds_are_told_apart() {
       run 5: tensor experiments measure nothing, so their times are not compared; their steps are in tensors.csv
 
     noise
-      noise:  in 1 of 4 configurations the interval of the train time spans more than 5.00 % of the median, 66.7 % at most
+      noise:  in 1 of 4 configurations the interval of the time spans more than 5.00 % of the median, 66.7 % at most
       noise:  with 2 repeats the interval covers the true median 50.0 % of the time; use 6 or more for 95 %
 
     runs

@@ -42,8 +42,10 @@ fn a_run_goes_on_with_what_may_change() {
     assert!(result(&run) == result(&whole));
     // A job that starts again finds that it has finished, though the folder's name has the hash of the first spec.
     let again = auto(&place, &longer);
-    let words = format!("`{path}` has finished; there is nothing to go on with\n");
-    assert_eq!((again.code, again.stdout), (Some(0), words));
+    assert_eq!((again.code, again.stdout), (Some(0), format!("{path}\n")));
+    let words = ["run", "spec.toml", "--resume", "auto", "checkpoint.keep_last=9"];
+    let told = format!("`{path}` has finished; there is nothing to go on with\n");
+    assert_eq!(place.runner(&[&words[..], &longer].concat()).stdout, told);
     assert_eq!(fs::read_dir(runs.join("spec")).unwrap().count(), 1);
 }
 
@@ -90,8 +92,7 @@ fn a_warning_names_data_that_made_a_new_run_begin() {
     // Either run is found again on its own data.
     for (last, run) in [("11", second.stdout.trim()), ("10", path)] {
         rows(last);
-        let told = format!("`{run}` has finished; there is nothing to go on with\n");
-        assert_eq!(auto().stdout, told);
+        assert_eq!(auto().stdout, format!("{run}\n"));
     }
 }
 

@@ -100,8 +100,8 @@ impl TrainLoop<'_> {
         }
         // Rows are recorded before what may take long.
         self.flush()?;
-        let logging_s = self.logging_s()?;
         let start = Instant::now();
+        let logging_s = self.logging_s()?;
         self.outbox.send()?;
         let mut arrays = self.checkpoints.wait();
         let layout = &self.trial.programs.layout;

@@ -22,7 +22,7 @@ use crate::{
     data::{Dataset, Part, Store},
     device::{Clock, DeviceError, Grain, Kind, PassKind, Purpose, Reads, RowReader, SHORTEST_TIMED_STEP},
     event::{CheckpointFacts, Closed, Confusion, NoModel, Outcome, SavedState, Status},
-    host::{CoreWaits, page_faults},
+    host::{CoreWaits, page_fault_s, page_faults},
     plan::{DeviceId, Trial},
     program::{Phase, Slice},
 };
@@ -218,6 +218,7 @@ impl<'a> TrainLoop<'a> {
     }
 
     fn run(&mut self, initial: Vec<f32>, resumed: Option<SavedState>) -> Result<(), Halt> {
+        page_fault_s(); // measured by faults of its own, which are not to be counted as the loop's
         let start = Instant::now();
         self.group.start(&self.clock)?;
         self.group.write(Purpose::Parameters, self.values(), initial)?;

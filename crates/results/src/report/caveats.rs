@@ -42,8 +42,8 @@ impl Comparison {
         }
         let is_of_other_rows =
             |other: &Candidate| have_other_rows((&self.runs, &best.places), (&self.runs, &other.places));
-        let can_be = metric.is_learned && !metric.is_fit();
-        let have_others = can_be && settings.iter().skip(1).any(is_of_other_rows);
+        let is_of_validation = metric.is_learned && !metric.is_fit();
+        let have_others = is_of_validation && settings.iter().skip(1).any(is_of_other_rows);
         let others = have_others.then(|| {
             format!("settings validate on different rows, which may be what tells them apart: {SAME_ROWS}")
         });

@@ -55,7 +55,7 @@ impl Cleaning {
     /// Chooses what to remove. `is_live` tells whether a process is at work in a folder.
     pub fn new(request: &CleanRequest<'_>, is_live: impl Fn(&Path) -> bool) -> Result<Self, ReportError> {
         let mut entries = listing::entries(&request.path.display().to_string())?;
-        let (best, has_tasks) = best(&mut entries, request.keep_best.unwrap_or(0));
+        let best = best(&mut entries, request.keep_best);
         let (mut removable, mut kept) = (Vec::new(), BTreeMap::new());
         for entry in entries {
             match request
@@ -66,13 +66,13 @@ impl Cleaning {
                 None => {
                     let name = entry.folder.strip_prefix(request.runs_dir).unwrap_or(&entry.folder);
                     let (name, bytes) = (name.display().to_string(), size(&entry.folder));
-                    let why = request.reason_to_go(&entry, has_tasks);
+                    let why = request.reason_to_go(&entry, &best);
                     removable.push(Removable { name, entry, bytes, why });
                 }
             }
         }
         removable.sort_by(|a, b| a.entry.started().cmp(b.entry.started()));
-        Ok(Self { removable, kept, has_tasks })
+        Ok(Self { removable, kept, has_tasks: best.has_tasks })
     }
 
     /// The folders that would be removed.
@@ -105,7 +105,7 @@ impl Cleaning {
 }
 
 impl CleanRequest<'_> {
-    fn reason_to_keep(&self, entry: &Entry, best: &HashSet<PathBuf>) -> Option<&'static str> {
+    fn reason_to_keep(&self, entry: &Entry, best: &Best) -> Option<&'static str> {
         let is_finished = entry.runs.iter().any(|run| run.status == FINISHED);
         // Runs are at NAME/TIME-HASH: anything else was put there by someone else, or is part of a run.
         let below = entry.folder.strip_prefix(self.runs_dir).ok();
@@ -116,8 +116,8 @@ impl CleanRequest<'_> {
             _ if !is_ours => Some("not at RUNS/NAME/RUN"),
             _ if entry.runs.iter().any(|run| run.status == DAMAGED) => Some("damaged"),
             _ if !entry.tags().is_empty() => Some("tagged"),
-            _ if best.contains(&entry.folder) => Some("best"),
-            Self { keep_best: Some(_), .. } if is_finished && entry.cost().is_infinite() => {
+            _ if best.folders.contains(&entry.folder) => Some("best"),
+            Self { keep_best: Some(_), .. } if is_finished && !best.judged.contains(&entry.folder) => {
                 Some("without a value to judge by")
             }
             Self { older_than: Some(age), .. } if !is_older(entry, *age, self.now) => Some("too young"),
@@ -126,9 +126,9 @@ impl CleanRequest<'_> {
     }
 
     /// Why a folder is removed, and what is lost with it.
-    fn reason_to_go(&self, entry: &Entry, has_tasks: bool) -> String {
-        let of_task = if has_tasks { " of its task" } else { "" };
-        let of_best = self.keep_best.map(|count| match entry.cost().is_finite() {
+    fn reason_to_go(&self, entry: &Entry, best: &Best) -> String {
+        let of_task = if best.has_tasks { " of its task" } else { "" };
+        let of_best = self.keep_best.map(|count| match best.judged.contains(&entry.folder) {
             true => format!("not of the {count} best{of_task}"),
             false => "no value".to_owned(),
         });
@@ -150,13 +150,25 @@ fn is_older(entry: &Entry, age: Duration, now: DateTime<Utc>) -> bool {
     started.is_ok_and(|started| (now - started.to_utc()).to_std().is_ok_and(|since| since > age))
 }
 
-/// The folders of the best `count` of each name, task and metric, as `compare` ranks them. What it does not rank, since nothing of it
-/// has finished, stays if its value so far is among the best `count` of all. Also whether runs of a name are of several tasks.
-fn best(entries: &mut [Entry], count: usize) -> (HashSet<PathBuf>, bool) {
-    let rankings = if count > 0 { best_first(entries) } else { BTreeMap::new() };
+/// What is among the best.
+struct Best {
+    folders: HashSet<PathBuf>,
+    /// All that have a value to judge by; a sweep of several tasks has one of each.
+    judged: HashSet<PathBuf>,
+    /// Whether runs of a name are of several tasks.
+    has_tasks: bool,
+}
+
+/// The best `count` of each name, task and metric, as `compare` ranks them. What it does not rank, since nothing of it has finished,
+/// stays if its value so far is among the best `count` of all.
+fn best(entries: &mut [Entry], keep: Option<usize>) -> Best {
+    let count = keep.unwrap_or(0);
+    let rankings = keep.map(|_| best_first(entries)).unwrap_or_default();
     let ranked: HashSet<usize> = rankings.values().flatten().flatten().copied().collect();
     let mut names: BTreeMap<_, Vec<usize>> = BTreeMap::new();
-    for (place, entry) in entries.iter().enumerate().filter(|(_, entry)| entry.cost().is_finite()) {
+    let is_judged = |place: &usize| entries[*place].cost().is_finite() || ranked.contains(place);
+    let judged: Vec<usize> = (0..entries.len()).filter(is_judged).collect();
+    for (place, entry) in judged.iter().map(|&place| (place, &entries[place])) {
         names.entry((entry.folder.parent(), entry.best().monitor())).or_default().push(place);
     }
     let (mut best, mut has_tasks) = (HashSet::new(), false);
@@ -175,7 +187,12 @@ fn best(entries: &mut [Entry], count: usize) -> (HashSet<PathBuf>, bool) {
             best.extend(rankings.into_iter().flatten().flat_map(first).chain(so_far));
         }
     }
-    (best.into_iter().map(|place| entries[place].folder.clone()).collect(), has_tasks)
+    let folder = |place: usize| entries[place].folder.clone();
+    Best {
+        folders: best.into_iter().map(folder).collect(),
+        judged: judged.into_iter().map(folder).collect(),
+        has_tasks,
+    }
 }
 
 /// By name, and then by task and metric, its entries: that with the best setting first, as `compare` ranks all runs of the name.

@@ -47,7 +47,7 @@ pub(super) struct Effects {
     /// What an estimate is from, and of ranks; none for the analysis of a complete grid.
     pub(super) estimate: Option<String>,
     /// ` over the 2 seeds that all settings share`, where some have more: others would be of the seeds as well.
-    pub(super) seeds: String,
+    pub(super) of_seeds: String,
 }
 
 impl Effects {
@@ -57,7 +57,7 @@ impl Effects {
     /// A sentence on why the shares are not known.
     pub(super) fn new(comparison: &Comparison, ranking: &Ranking) -> Option<Result<Self, String>> {
         let rung = first_rung(comparison, ranking);
-        let (shared, seeds) = if rung.is_none() { shared_seeds(ranking) } else { (None, String::new()) };
+        let (shared, of_seeds) = if rung.is_none() { shared_seeds(ranking) } else { (None, String::new()) };
         let (runs, from) = match rung {
             Some((epoch, runs)) => (runs, format!(" in epoch {epoch}")),
             None => (points(ranking, None), String::new()),
@@ -84,7 +84,7 @@ impl Effects {
             None => Self::estimate(ranking, &settings, &from),
             Some(_) => Self::estimate(ranking, &additive::settings(&points(ranking, shared)), &from),
         });
-        Some(analysis.map(|effects| Self { seeds, ..effects }))
+        Some(analysis.map(|effects| Self { of_seeds, ..effects }))
     }
 
     fn estimate(ranking: &Ranking, settings: &[Point<'_>], from: &str) -> Result<Self, String> {
@@ -105,7 +105,7 @@ impl Effects {
                 "estimated from {}{from}",
                 units::counted(settings.len() as u64, "setting")
             )),
-            seeds: String::new(),
+            of_seeds: String::new(),
         })
     }
 }
@@ -248,7 +248,7 @@ fn of_grid(ranking: &Ranking, seeds: Option<&Seeds<'_>>) -> Option<Result<Effect
         let name = if ranking.metric.is_learned { format!("{}s", ranking.each) } else { "noise".to_owned() };
         rest.push((name, (1.0 - between).max(0.0), ""));
     }
-    Some(Ok(Effects { axes, rest, estimate: None, seeds: String::new() }))
+    Some(Ok(Effects { axes, rest, estimate: None, of_seeds: String::new() }))
 }
 
 impl Comparison {
@@ -279,7 +279,7 @@ impl Comparison {
         let lines: Vec<[String; 3]> = axes.map(of_axis).chain(rest).collect();
         let width = |i: usize| lines.iter().map(|line| line[i].chars().count()).max().unwrap_or(0);
         let [first, second] = [0, 1].map(width);
-        let seeds = &effects.seeds;
+        let seeds = &effects.of_seeds;
         let mut text = match &effects.estimate {
             None => format!("\nwhich axis matters{seeds}: shares of the variance, means by value\n"),
             Some(how) => {

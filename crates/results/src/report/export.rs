@@ -258,13 +258,20 @@ fn markdown(columns: &[Column], rows: usize) -> String {
 /// A `tabular` with the rules of the LaTeX package `booktabs`.
 fn latex(columns: &[Column], rows: usize) -> String {
     let safe = |cell: &String| -> String {
-        let escaped = |c: char| match c {
+        let chars: Vec<char> = cell.chars().collect();
+        // A hyphen before a number is its sign, unless it is in a word.
+        let is_sign = |place: usize| {
+            let begins = place == 0 || [' ', '['].contains(&chars[place - 1]);
+            begins && chars.get(place + 1).is_some_and(char::is_ascii_digit)
+        };
+        let escaped = |(place, c): (usize, &char)| match *c {
+            '-' if is_sign(place) => "$-$".to_owned(),
             '\\' => "\\textbackslash{}".to_owned(),
             '~' | '^' => format!("\\{c}{{}}"),
             '&' | '%' | '$' | '#' | '_' | '{' | '}' => format!("\\{c}"),
             c => c.to_string(),
         };
-        cell.chars().map(escaped).collect()
+        chars.iter().enumerate().map(escaped).collect()
     };
     let line = |cells: Vec<String>| format!("{} \\\\\n", cells.join(" & "));
     let sides: String = columns.iter().map(|column| if column.numeric { 'r' } else { 'l' }).collect();
@@ -293,5 +300,18 @@ pub(super) fn json_value(column: &str, cell: String) -> Value {
     match cell.parse::<f64>() {
         Ok(number) if number.is_finite() => json!(number),
         _ => Value::String(cell), // JSON has no NaN; its name says more than null
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sign_is_none_of_latexs_hyphens() {
+        let cells = ["-0.002 [-0.011, 0.006]", "2026-01-02", "a-1 & b", "-"].map(str::to_owned);
+        let text = latex(&[Column::of_words("difference", cells)], 4);
+        let rows: Vec<&str> = text.lines().skip(4).take(4).collect();
+        assert_eq!(rows, [r"$-$0.002 [$-$0.011, 0.006] \\", r"2026-01-02 \\", r"a-1 \& b \\", r"- \\"]);
     }
 }

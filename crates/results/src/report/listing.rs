@@ -249,7 +249,7 @@ pub fn list(request: &ListRequest<'_>, width: usize) -> Result<String, ReportErr
         let of = best_of(&entries);
         let group = |entry: &Entry| match key.name() {
             BEST | "best_value" => of(entry),
-            "validation.loss" | "train.loss" => entry.losses.join(", "),
+            name if name.ends_with("loss") => entry.losses.join(", "),
             _ => String::new(),
         };
         let groups = grouped(entries.into_iter().map(|entry| (group(&entry), entry)));

@@ -234,7 +234,8 @@ impl Metric {
     }
 
     /// The decimals of a column: enough for the width of each interval, for a value without one as where it stands alone, and to
-    /// tell values apart, where that takes no more than six significant digits; `None` if there is no interval, or values are too small or large for decimals.
+    /// tell values apart, where that takes no more than six significant digits; `None` if there is no interval, or values are too
+    /// small or large for decimals.
     fn digits(&self, column: &[Valued]) -> Option<usize> {
         let (scale, _) = self.scale()?;
         let ends = column

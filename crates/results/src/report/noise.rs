@@ -3,6 +3,8 @@
 
 use super::{
     configurations::Configuration,
+    grid,
+    grouping::distinct,
     run::{Run, mean},
     statistics::{are_too_few, coverage},
 };
@@ -103,12 +105,13 @@ fn wide(runs: &[Run], configurations: &[Configuration]) -> Option<String> {
     let axes: Vec<String> = configuration.axes.iter().map(|(key, value)| format!("{key}={value}")).collect();
     let at = if axes.is_empty() { String::new() } else { format!(" (at {})", axes.join(" ")) };
     let (part, widest) = (units::percent(WIDE), units::percent(*widest));
+    let [_, time, _] = grid::done(&distinct(configurations.iter().map(|c| c.first(runs).kind())));
     Some(if configurations.len() == 1 {
-        format!("the interval of the train time spans {widest} of the median, more than {part}")
+        format!("the interval of the {time} spans {widest} of the median, more than {part}")
     } else {
         let (some, all) = (wide.len(), configurations.len());
         format!(
-            "in {some} of {all} configurations the interval of the train time spans more than {part} of the median, {widest} at most{at}"
+            "in {some} of {all} configurations the interval of the {time} spans more than {part} of the median, {widest} at most{at}"
         )
     })
 }

@@ -190,9 +190,16 @@ fn short(key: &str) -> &str {
     if key.len() <= LONG { key } else { dots.nth(1).map_or(key, |at| &key[at + 1..]) }
 }
 
-/// The median.
+/// The median; a rate without a prefix has that of its interval.
 pub(super) fn word(estimate: Option<Estimate>, word: fn(f64) -> String) -> String {
-    estimate.map(|estimate| word(estimate.median)).unwrap_or_default()
+    let Some(Estimate { median, interval, .. }) = estimate else { return String::new() };
+    match (word(median), interval) {
+        (own, Some([_, high])) if !own.contains(' ') && word(high).contains(' ') => {
+            let [own, _] = in_one_unit([median, high], word);
+            own
+        }
+        (own, _) => own,
+    }
 }
 
 /// `2.31 to 2.55 ms`.
@@ -207,5 +214,21 @@ pub(super) fn interval(estimate: Option<Estimate>, word: fn(f64) -> String) -> S
         }
         (Some((number, unit)), Some((_, other))) if unit == other => format!("{number} to {high}"),
         _ => format!("{low} to {high}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_median_and_its_interval_have_one_unit() {
+        let words = |values: &[f64]| {
+            let own = Estimate::from_values(values);
+            [word(own, units::rate), interval(own, units::rate)]
+        };
+        assert_eq!(words(&[2804.0, 6356.0, 11_500.0]), ["6.36 k", "2.80 to 11.50 k"]);
+        assert_eq!(words(&[12_000.0, 13_000.0]), ["12.50 k", "12.00 to 13.00 k"]);
+        assert_eq!(words(&[500.0, 700.0, 900.0]), ["700.0", "500.0 to 900.0"]);
     }
 }

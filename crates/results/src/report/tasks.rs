@@ -56,8 +56,8 @@ impl Tasks {
         Self::told_by(runs, "losses", |_| true)
     }
 
-    /// Those in which a metric can be compared, if they are not those of losses: of validations every metric but the loss is of targets and predictions alone, in
-    /// the units of the data, so that the loss makes no other task.
+    /// Those in which a metric can be compared, if they are not those of losses: of validations every metric but the loss is of
+    /// targets and predictions alone, in the units of the data, so that the loss makes no other task.
     pub(super) fn of_metric(runs: &[Run], metric: &Metric) -> Option<Self> {
         let own = metric.full_name().strip_prefix("validation.")?;
         (own != "loss").then(|| Self::told_by(runs, "metrics", |key| !is_one_of(key, &LOSS)))

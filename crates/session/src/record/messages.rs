@@ -100,7 +100,12 @@ pub(super) fn checkpoints(outcome: &Outcome) -> Option<String> {
         n => format!("; {} left out", units::count(n)),
     };
     let (count, waited) = (units::count(row.count), units::seconds(row.total_s));
-    Some(format!("{count}, for which training waited {waited}{left_out}"))
+    Some(format!("{count}{}, for which training waited {waited}{left_out}", since_resume(outcome)))
+}
+
+/// What phases took is known of the last part of a run alone, unlike its steps and losses.
+fn since_resume(outcome: &Outcome) -> &'static str {
+    if outcome.earlier_s > 0.0 { " since the resume" } else { "" }
 }
 
 /// What bounds a run, in a few words. For a run that is over before it has done much, this is its start and
@@ -127,15 +132,12 @@ pub(super) fn bound_by(outcome: &Outcome, wall_s: f64) -> Option<String> {
         (None, Some(part)) => format!("; {} went into waiting for a core", units::percent(part)),
         (None, None) => String::new(),
     };
+    let part = format!("{part} of the training time{}", since_resume(outcome));
     Some(match largest.cause {
-        Bottleneck::Unexplained => {
-            format!("nothing that was measured: {part} of the training time has no known cause{busy}")
-        }
+        Bottleneck::Unexplained => format!("nothing that was measured: {part} has no known cause{busy}"),
         // Include what other processes used.
-        Bottleneck::Core => {
-            format!("{}, {part} of the training time", cause(largest.cause, account.processor))
-        }
-        known => format!("{}, {part} of the training time{busy}", cause(known, account.processor)),
+        Bottleneck::Core => format!("{}, {part}", cause(largest.cause, account.processor)),
+        known => format!("{}, {part}{busy}", cause(known, account.processor)),
     })
 }
 
@@ -172,7 +174,8 @@ pub(super) fn details(header: &Header, outcome: &Outcome) -> Vec<String> {
         .map(|share| format!("logging took {} of the training time", units::percent(share)));
     let profiler = profiler_overhead(outcome).map(|words| format!("profiler overhead: {words}"));
     let account = outcome.account.as_ref();
-    let time = account.map(|account| format!("training time: {}", time_account(account)));
+    let time =
+        account.map(|account| format!("training time{}: {}", since_resume(outcome), time_account(account)));
     let advice = account.and_then(|account| account.fewer_reads).map(fewer_reads);
     let busy = outcome.load.as_ref().and_then(busy);
     [logging, profiler, time, busy, advice].into_iter().flatten().collect()

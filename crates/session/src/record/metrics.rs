@@ -258,8 +258,9 @@ impl Sink for MetricsCsv {
         let mut cells = last.split(',').map(|cell| cell.parse().unwrap_or(0));
         let [step, epoch] = [cells.next(), cells.next()].map(Option::unwrap_or_default);
         let mut validation = last_validation(self.file.path()).unwrap_or_default();
+        let validated = validation.get("step").map_or(0, |step| *step as u64);
         validation.retain(|name, _| !["step", "epoch", "rows", "elapsed_s"].contains(&name.as_str()));
-        Some(Recorded { step, epoch, validation })
+        Some(Recorded { step, epoch, validated, validation })
     }
 }
 

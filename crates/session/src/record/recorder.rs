@@ -98,7 +98,7 @@ struct RecorderThread {
     failed: Arc<AtomicBool>,
     unwritten: Arc<AtomicUsize>,
     fault: Option<RecordError>,
-    /// What was written of the rows of steps, if later ones were lost.
+    /// What was written of the rows of steps, if some were lost.
     recorded: Option<Recorded>,
 }
 
@@ -185,8 +185,8 @@ impl RecorderThread {
                     outcome.status = Status::Failed;
                     outcome.reason = Some(fault.to_string());
                 }
-                if let Some(recorded) = self.recorded.as_ref().filter(|own| own.step < outcome.steps) {
-                    outcome.forget_after(recorded);
+                if let Some(recorded) = &self.recorded {
+                    outcome.forget_lost(recorded);
                 }
             }
             let done = sink.event(&event).and_then(|()| sink.flush());
@@ -200,7 +200,10 @@ mod tests {
     use std::{io, path::Path, sync::mpsc};
 
     use super::*;
-    use crate::{event::Level, record::sample};
+    use crate::{
+        event::Level,
+        record::{MetricColumns, metrics::MetricsCsv, sample},
+    };
 
     struct FullDisk;
 
@@ -231,6 +234,52 @@ mod tests {
         recorder.finish().unwrap();
         let heard: Vec<String> = heard.iter().map(|event| format!("{event:?}")).collect();
         assert_eq!(heard, (0..200).map(|n| format!("{:?}", notice(n / 2))).collect::<Vec<_>>());
+    }
+
+    /// Loses the row of the last validation alone.
+    struct LosesARow(MetricsCsv);
+
+    impl Sink for LosesARow {
+        fn event(&mut self, event: &Event) -> Result<(), RecordError> {
+            if matches!(event, Event::Validation(row) if row.step == 6) {
+                self.0.flush()?;
+                return FullDisk.event(&sample::events()[2]);
+            }
+            self.0.event(event)
+        }
+
+        fn recorded(&self) -> Option<Recorded> {
+            self.0.recorded()
+        }
+    }
+
+    /// The last step was recorded, and so was the validation after step 3. The best is kept only if its row was written.
+    #[test]
+    fn a_best_whose_row_is_lost_is_none() {
+        let folder = tempfile::tempdir().unwrap();
+        for (step, is_kept) in [(6, false), (3, true)] {
+            let path = folder.path().join(format!("{step}.csv"));
+            let columns = MetricColumns::new(&sample::header().metrics, &[], Vec::new());
+            let (sent, heard) = mpsc::channel();
+            let metrics = LosesARow(MetricsCsv::create(&path, columns).unwrap());
+            let recorder = Recorder::start(vec![Box::new(metrics), Box::new(Repeat(sent))]).unwrap();
+            for mut event in sample::events() {
+                if let Event::Finished(outcome) = &mut event {
+                    outcome.best.as_mut().unwrap().step = step;
+                }
+                let _ = recorder.sender().send(event); // it says that a row was lost
+            }
+            assert!(recorder.finish().is_err());
+            let outcome = heard.iter().find_map(|event| match event {
+                Event::Finished(outcome) => Some(outcome),
+                _ => None,
+            });
+            let outcome = outcome.unwrap();
+            assert_eq!((outcome.steps, outcome.final_train_loss), (6, Some(1.5)));
+            let validated = (outcome.final_validation_loss, outcome.final_validation_accuracy);
+            assert_eq!(validated, (Some(0.123_456_789_012_345_68), Some(0.9)));
+            assert_eq!(outcome.best.map(|best| best.step), is_kept.then_some(step));
+        }
     }
 
     /// Waits until it may write.

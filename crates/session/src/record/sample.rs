@@ -26,6 +26,7 @@ pub(super) fn header() -> Header {
         classifies: true,
         weak_scaling: None,
         monitor: Some(Monitor::LOSS),
+        best: None,
         data_digest: "0123456789abcdef".to_owned(),
         peak_planned_bytes: Some(2_097_152),
         train_rows: 80,

@@ -6,7 +6,7 @@ use super::{device_group::bf16_unit, resumed::Resumed};
 use crate::{
     data::Dataset,
     device::Grain,
-    event::{Closed, Event, Header, Level},
+    event::{Best, BestSoFar, Closed, Event, Header, Level},
     host,
     plan::{AllReduceMethod, AllReducePlan, Engine, Trial},
     record::{self, EventSender},
@@ -37,6 +37,11 @@ pub fn begin(
     resumed: Option<&Resumed>,
     sender: &EventSender,
 ) -> Result<(), Closed> {
+    let monitor = trial.spec.trainer.monitor;
+    let best = resumed.and_then(|resumed| resumed.state.facts.best.as_ref()).map(|best| {
+        let BestSoFar { value, epoch, step, .. } = *best;
+        Best { monitor, value, epoch, step, is_restored: false }
+    });
     let header = Header {
         name: trial.spec.name.to_string(),
         lab: None,
@@ -50,7 +55,8 @@ pub fn begin(
         metrics: trial.spec.logging.metrics.clone(),
         classifies: trial.spec.model.loss.classifies(),
         weak_scaling: record::weak_scaling(trial),
-        monitor: Some(trial.spec.trainer.monitor),
+        monitor: Some(monitor),
+        best,
         data_digest: dataset.digest.clone(),
         peak_planned_bytes: Some(trial.footprint.in_host_memory(&trial.devices.used)),
         train_rows: trial.facts.train_rows as u64,

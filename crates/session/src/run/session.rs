@@ -96,8 +96,7 @@ impl<'a, P: Planned> Session<'a, P> {
             Resume::Run(folder) => planned.resume(&mut ready, &folder).map(|()| Some(folder)),
             Resume::Auto => match self.newest(&**planned) {
                 Newest::Finished(folder) => {
-                    let path = folder.path().display();
-                    return Ok(print(&format!("`{path}` has finished; there is nothing to go on with\n")));
+                    return Ok(self.has_nothing_left(&folder));
                 }
                 Newest::IsLive(folder) => Err(ExecuteError::under_way(&folder)),
                 Newest::HasCheckpoints(folder) => planned.resume(&mut ready, &folder).map(|()| Some(folder)),
@@ -118,6 +117,20 @@ impl<'a, P: Planned> Session<'a, P> {
             self.record(recording, (&**planned, ready), &folder, None)
         });
         Ok(self.ended(result.as_ref(), None))
+    }
+
+    /// Names a run that has finished, as its own process would have.
+    fn has_nothing_left(&self, folder: &RunDir) -> Exit {
+        let path = folder.path().to_string_lossy();
+        let path = escape_line(&path);
+        let words = format!("`{path}` has finished; there is nothing to go on with\n");
+        match self.process.verbosity {
+            // Standard output is for events.
+            _ if self.process.json => print_stderr(&words),
+            Verbosity::Quiet => return print(&format!("{path}\n")),
+            _ => return print(&words),
+        }
+        Exit::Done
     }
 
     /// With `--resume auto`, processes that start together take turns from here on, so that the later ones find what the first

@@ -172,7 +172,7 @@ fn shares_in_words(effects: &Result<Effects, String>) -> String {
         Ok(effects) => effects,
         Err(reason) => return format!("Shares of the variance are not known: {reason}."),
     };
-    let of = match (&effects.estimate, &effects.seeds) {
+    let of = match (&effects.estimate, &effects.of_seeds) {
         (Some(how), seeds) => format!("Shares of the variance of ranks, {how}{seeds}."),
         (None, seeds) => format!("Shares of the variance{seeds}."),
     };

@@ -264,10 +264,10 @@ mod tests {
         outcome.timing.push(PhaseTime { phase: "checkpoint", count: 12, total_s: 0.44, ..row });
         let text = table(&sample::header(), (&outcome, &Validated::default()), 0.5, Path::new(FOLDER), PLAIN);
         assert!(text.contains("\n  checkpoints      12, for which training waited 440 ms\n"), "{text}");
-        outcome.checkpoints_left_out = 2951;
-        let text = table(&sample::header(), (&outcome, &Validated::default()), 0.5, Path::new(FOLDER), PLAIN);
-        let words = "\n  checkpoints      12, for which training waited 440 ms; 2,951 left out\n";
-        assert!(text.contains(words), "{text}");
+        (outcome.checkpoints_left_out, outcome.earlier_s) = (2951, 2.0);
+        let words = messages::checkpoints(&outcome).unwrap();
+        assert_eq!(words, "12 since the resume, for which training waited 440 ms; 2,951 left out");
+        assert!(messages::bound_by(&outcome, 0.5).unwrap().ends_with(" training time since the resume"));
     }
 
     #[test]

@@ -261,6 +261,7 @@ impl Sink for Console {
                 if let (Some(words), Verbosity::Normal) = (&header.weak_scaling, self.options.verbosity) {
                     self.print_line(words);
                 }
+                self.best = header.best;
                 self.header = Some(header.clone());
             }
             Event::Progress(progress) => self.progress(progress),

@@ -109,6 +109,27 @@ fn weak_scaling_is_told() {
     assert_eq!(text.lines().nth(1), Some(words));
 }
 
+/// A resumed run shows the best of all its parts.
+#[test]
+fn a_resumed_run_keeps_the_best_before() {
+    let shown = |value| {
+        let best = sample::outcome().best.map(|best| Best { value, epoch: 7, step: 21, ..best });
+        let header = Header { max_time_s: Some(1.0), best, resumed_after: Some(22), ..sample::header() };
+        let now =
+            Progress { step: 3, epoch: 1, samples: 80, train_s: 0.2, elapsed_s: 0.75, loss: Some(11.5) };
+        let events = [Event::Started(Box::new(header)), sample::events()[3].clone(), Event::Progress(now)];
+        let text = printed(options(Verbosity::Normal, None), &events);
+        text.lines().find(|line| line.contains("best ")).map(str::to_owned)
+    };
+    assert_eq!(
+        [shown(0.0625), shown(0.5)].map(Option::unwrap_or_default),
+        [
+            "epoch 1, loss 11.50, best 0.06250 in epoch 7, step 21, 400.0 rows/s, 250 ms left",
+            "epoch 1, loss 11.50, best 0.1235 in epoch 1, step 3, 400.0 rows/s, 250 ms left",
+        ]
+    );
+}
+
 #[test]
 fn quiet_tells_warnings_and_the_folder() {
     let options = options(Verbosity::Quiet, None);
