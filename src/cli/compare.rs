@@ -60,14 +60,14 @@ fn compared(options: &CompareOptions) -> Result<Exit, ReportError> {
     {
         let read = |path: &String| Comparison::read(std::slice::from_ref(path), options.filter.as_deref());
         let (own, base) = (read(second)?, read(first)?);
-        let against = Against::new(&own, &base, &question)?;
-        return Ok(print(&match options.export.and_then(ExportFormat::format) {
-            Some(format) => {
+        match (Against::new(&own, &base, &question)?, options.export.and_then(ExportFormat::format)) {
+            (Ok(against), Some(format)) => {
                 against.warnings().chain(&against.lost()).for_each(warn);
-                against.export(format)
+                return Ok(print(&against.export(format)));
             }
-            None => fit(&against.text(terminal_width())),
-        }));
+            (Ok(against), None) => return Ok(print(&fit(&against.text(terminal_width())))),
+            (Err(words), _) => warn(format!("{words}: all are ranked together")),
+        }
     }
     let is_asked = options.metric.is_some() || !question.by.is_empty();
     let is_times = options.times || (comparison.is_about_times() && !is_asked);

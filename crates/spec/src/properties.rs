@@ -130,7 +130,7 @@ fn table(schema: &Json) -> BoxedStrategy<Json> {
 }
 
 /// Rules between fields, which the schema does not express.
-const RULES: [&str; 34] = [
+const RULES: [&str; 35] = [
     "needs exactly one of",
     "needs `patience` or `stopping_threshold`",
     "nesterov momentum requires",

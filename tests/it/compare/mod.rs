@@ -15,6 +15,7 @@ mod axes;
 mod best_epoch;
 mod exports;
 mod faults;
+mod gate;
 mod groups;
 mod kinds;
 mod lab;

@@ -137,11 +137,14 @@ fn an_axis_of_one_sweep_is_matched_by_the_specs_of_the_other() {
     let ended = ran(&[&a, &b, "--fail-if", "mean(validation.loss) > baseline"]);
     assert!(ended.stdout.contains("\n  lr 0.1 width 32: 0.06108 of n 6 against 0.06108 = "), "{ended:?}");
     assert!(ended.stdout.ends_with("\npassed\n") && !ended.stdout.contains("width 8"), "{ended:?}");
+    // Nothing is shared: all are ranked together.
     let ended = ran(&[&c, &b]);
-    assert_eq!(
-        ended.stderr.lines().next(),
-        Some("error: no finished runs of both share a setting of optimizer.sgd.lr, model.width")
-    );
+    let words = "no finished runs of both share a setting of optimizer.sgd.lr, model.width";
+    assert_eq!(ended.stderr, format!("warning: {words}: all are ranked together\n"));
+    assert!(ended.stdout.starts_with("best: ") && ended.stdout.contains("  0.7  "), "{ended:?}");
+    let ended = ran(&[&c, &b, "--fail-if", "mean(validation.loss) > baseline"]);
+    let hint = "`compare` without `--fail-if` ranks the runs of both together";
+    assert_eq!((ended.code, ended.stderr), (Some(2), format!("error: {words}\n  = hint: {hint}\n")));
 }
 
 /// Each setting says which of its runs diverged or did not run, and fails the gate unless they are left out.

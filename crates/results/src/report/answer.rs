@@ -13,7 +13,7 @@ use super::{
     key::short,
     matching::lost_in_words,
     metric::{Metric, Valued},
-    notes::notes,
+    notes::{is_of_last_epoch, notes},
     order::{BESIDE, Question},
     ranking::{Candidate, Ranking},
     run::{PLANNED, RUNNING, Run, UNFINISHED, varies_setting},
@@ -242,7 +242,8 @@ impl Comparison {
             };
             // Beside means, a median is called so.
             let is_median = metric.is_learned && shown.iter().any(|setting| setting.samples.len() > 1);
-            let last = if metric.is_last { "last " } else { "" };
+            let mut runs = shown.iter().flat_map(|own| &own.places).map(|&place| &self.runs[place]);
+            let last = if is_of_last_epoch(&metric, &mut runs) { "last " } else { "" };
             let median = if is_median { "median " } else { "" };
             let title = format!("{median}{last}{title}");
             columns.push(Column::of_numbers(&title, shown.iter().map(cell)));

@@ -83,6 +83,8 @@ fn same_rows(run: &Run) -> String {
     }
     let way_out = match (run.is_split(), has_folds) {
         (false, _) => "",
+        // Each seed has folds of its own.
+        (true, true) if run.axis("data.split.seed").is_none() => "",
         (true, true) => " (`data.split.seed` divides them otherwise)",
         (true, false) => " (`data.split.seed=0..5` draws others, `data.folds` takes all in turn)",
     };

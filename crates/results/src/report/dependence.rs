@@ -15,7 +15,7 @@ const VALIDATION_ROWS: &str = "data.rows_to_validate_on";
 #[derive(Clone, Copy, Debug, PartialEq, PartialOrd)]
 pub(super) enum Dependence {
     Independent,
-    /// All seeds validate on the same rows. Their values vary as far as what seeds draw makes them; other rows are another matter.
+    /// All seeds validate on the same rows, at once or in folds. Their values vary as far as what seeds draw makes them; other rows are another matter.
     SameRows,
     /// Each is of another random split of the same rows: the number of validation rows over that of training rows, the mean over
     /// the splits. With few groups of unequal size that differs from split to split, and is far from the fractions of the spec.
@@ -31,19 +31,23 @@ impl Dependence {
         if self < other { other } else { self }
     }
 
+    /// What is added to 1/n, n the number of values, in the squared error of their mean, in variances of a value.
+    pub(super) fn shared(self) -> f64 {
+        if let Self::Redrawn(share) = self { share } else { 0.0 }
+    }
+
     /// What the samples of the runs of a setting have in common; `each` says what a sample is.
     pub(super) fn new(each: &str, runs: &[Run], places: &[usize]) -> Self {
         let in_order = places.iter().filter_map(|&place| {
             let [seed, _] = runs[place].seeds()?;
             Some((seed, runs[place].fold_in_order()?))
         });
-        let folds =
-            grouped(in_order).into_iter().map(|(_, folds)| folds.into_iter().collect::<BTreeSet<_>>());
-        let sets = distinct(folds).len();
+        let folds: Vec<BTreeSet<_>> =
+            grouped(in_order).into_iter().map(|(_, folds)| folds.into_iter().collect()).collect();
         match each {
-            "fold" if sets > 0 => Self::InOrder,
-            // Each seed is of other times.
-            "seed" if sets > 1 => Self::InOrder,
+            "fold" if !folds.is_empty() => Self::InOrder,
+            // Seeds are of other times.
+            "seed" if !are_of_one(&folds) => Self::InOrder,
             "seed" => Self::of_seeds(runs, places),
             _ => Self::Independent,
         }
@@ -51,21 +55,31 @@ impl Dependence {
 
     fn of_seeds(runs: &[Run], places: &[usize]) -> Self {
         let by_seed = rows_by_seed(runs, places);
-        let is_alike = by_seed.windows(2).all(|pair| pair[0].1 == pair[1].1);
-        // Folds of a seed, and rows that are drawn anew, share none of their validation rows with others.
-        let is_split = |run: &Run| run.axis("data.folds").is_none() && !run.draws_rows();
+        let is_alike = are_of_one(&by_seed.iter().map(|(_, rows)| rows.clone()).collect::<Vec<_>>());
+        let have_own_rows = places.iter().any(|&place| runs[place].draws_rows());
+        let folds = |place: &usize| runs[*place].axis("data.folds")?.parse().ok();
+        let folds: Option<usize> = places.iter().find_map(folds);
+        // All folds together validate on all rows, however each seed divides them.
+        let have_all_rows = folds.is_some_and(|folds| by_seed.iter().any(|(_, rows)| rows.len() == folds));
         match by_seed.len() {
             0 | 1 => Self::Independent,
             _ if is_alike => Self::SameRows,
-            _ if places.iter().all(|&place| is_split(&runs[place])) => {
+            _ if have_own_rows => Self::Independent,
+            _ if have_all_rows => Self::SameRows,
+            _ => {
                 let own = places.iter().map(|&place| &runs[place]);
                 let of_splits = grouped(own.filter_map(|run| Some((run.validation_rows()?, run))));
                 let shares = of_splits.iter().filter_map(|(_, runs)| runs[0].validation_share());
                 Self::Redrawn(mean(&shares.collect::<Vec<_>>()))
             }
-            _ => Self::Independent,
         }
     }
+}
+
+/// Whether the sets are equal, but for what some of them lack: a seed of which a fold failed is of the same rows as others.
+fn are_of_one<T: Ord>(sets: &[BTreeSet<T>]) -> bool {
+    let largest = sets.iter().max_by_key(|set| set.len());
+    largest.is_none_or(|largest| sets.iter().all(|set| set.is_subset(largest)))
 }
 
 /// What a sample of these runs is.

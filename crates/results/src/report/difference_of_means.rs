@@ -2,13 +2,16 @@
 
 use super::{
     dependence::Dependence,
-    student::{quantile, two_sided_p},
+    student::{ALMOST_NORMAL, quantile, two_sided_p},
 };
 pub(super) use crate::run::Sample;
 use crate::run::pairs;
 
 /// Error probability of intervals: 5 %.
 pub(super) const ALPHA: f64 = 0.05;
+
+/// More runs are no advice.
+pub(super) const MOST_RUNS: usize = 1_000_000;
 
 /// A relative spread below this is attributed to rounding of sums.
 pub(super) const ROUNDING: f64 = 1e-12;
@@ -26,6 +29,8 @@ pub(super) struct MeanDifference {
     pub(super) pairs: usize,
     /// The standard error and the degrees of freedom; `None` if there is no interval.
     error: Option<(f64, usize)>,
+    /// The part of the squared error, in variances of a value, that does not shrink with the number of values.
+    shared: f64,
 }
 
 impl MeanDifference {
@@ -39,6 +44,29 @@ impl MeanDifference {
             }
             None => self.p.map_or(self.interval, |p| (p < alpha).then_some([self.mean; 2])),
         }
+    }
+
+    /// With how many runs of each setting, which have at least `count` now, the interval would exclude 0 if the mean and the spread
+    /// stay; `None` if no number of runs would, since the part of the error that comes of shared rows stays.
+    pub(super) fn decided_by(&self, count: usize, alpha: f64) -> Option<usize> {
+        let (error, degrees) = self.error?;
+        let count = if self.pairs > 0 { self.pairs } else { count };
+        let spread = error / (1.0 / count as f64 + self.shared).sqrt();
+        // Welch's degrees of freedom grow with the number of runs, too.
+        let degrees = |runs: usize| (degrees * (runs - 1) / (count - 1)).min(ALMOST_NORMAL);
+        let excludes_0 = |runs: usize| {
+            let error = spread * (1.0 / runs as f64 + self.shared).sqrt();
+            quantile(alpha, degrees(runs)) * error < self.mean.abs()
+        };
+        let (mut few, mut enough) = (count, count);
+        while !excludes_0(enough) {
+            (few, enough) = (enough, enough.checked_mul(2).filter(|runs| *runs <= MOST_RUNS)?);
+        }
+        while enough - few > 1 {
+            let middle = few.midpoint(enough);
+            *(if excludes_0(middle) { &mut enough } else { &mut few }) = middle;
+        }
+        Some(enough)
     }
 
     /// Whether the interval excludes 0.
@@ -85,14 +113,22 @@ impl MeanDifference {
             let end = |end: fn(f64, f64) -> f64| values.iter().copied().reduce(end);
             let range = end(f64::min).zip(end(f64::max)).filter(|_| moments.count > 1);
             let interval = range.map(|(low, high)| [low, high]);
-            return Self { mean: moments.mean, interval, p: None, pairs: 0, error: None };
+            return Self { mean: moments.mean, interval, p: None, pairs: 0, error: None, shared: 0.0 };
         }
         if moments.variance.sqrt() <= ROUNDING * moments.mean.abs() && moments.count > 1 {
             // Equal values give a sign but no spread, so use the sign test.
             let p = if moments.mean == 0.0 { 1.0 } else { 0.5_f64.powf(moments.count as f64 - 1.0) };
-            return Self { mean: moments.mean, interval: None, p: Some(p), pairs: 0, error: None };
+            return Self {
+                mean: moments.mean,
+                interval: None,
+                p: Some(p),
+                pairs: 0,
+                error: None,
+                shared: 0.0,
+            };
         }
-        Self::student(moments.mean, moments.error_squared().sqrt(), moments.count.saturating_sub(1))
+        let error = moments.error_squared().sqrt();
+        Self::student(moments.mean, error, moments.count.saturating_sub(1), moments.dependence.shared())
     }
 
     /// For unequal variances (B. L. Welch, 1947); degrees of freedom are rounded down.
@@ -102,11 +138,13 @@ impl MeanDifference {
         let share = |part: f64, count: usize| part * part / count.saturating_sub(1) as f64;
         let degrees = (a + b).powi(2) / (share(a, own.count) + share(b, other.count));
         let is_known = own.count > 1 && other.count > 1 && degrees.is_finite();
-        let is_known = is_known && own.dependence.or(other.dependence) != Dependence::InOrder;
-        Self::student(mean, (a + b).sqrt(), if is_known { degrees as usize } else { 0 })
+        let dependence = own.dependence.or(other.dependence);
+        let is_known = is_known && dependence != Dependence::InOrder;
+        let degrees = if is_known { degrees as usize } else { 0 };
+        Self::student(mean, (a + b).sqrt(), degrees, dependence.shared())
     }
 
-    fn student(mean: f64, error: f64, degrees: usize) -> Self {
+    fn student(mean: f64, error: f64, degrees: usize, shared: f64) -> Self {
         let is_known = degrees > 0 && error > 0.0 && error.is_finite();
         Self {
             mean,
@@ -114,6 +152,7 @@ impl MeanDifference {
             p: is_known.then(|| two_sided_p(mean / error, degrees)),
             pairs: 0,
             error: is_known.then_some((error, degrees)),
+            shared,
         }
     }
 }
@@ -142,8 +181,7 @@ impl Moments {
     /// of another random split of the same rows. Its n trainings share rows, so the values spread less than their mean strays
     /// (C. Nadeau and Y. Bengio, *Machine Learning* 52 (2003), section 3, the corrected resampled t-test).
     fn error_squared(&self) -> f64 {
-        let shared = if let Dependence::Redrawn(share) = self.dependence { share } else { 0.0 };
-        self.variance * (1.0 / self.count as f64 + shared)
+        self.variance * (1.0 / self.count as f64 + self.dependence.shared())
     }
 }
 
@@ -208,6 +246,26 @@ mod tests {
     fn samples(text: &str, keys: bool) -> Vec<Sample> {
         let values = text.split(' ').enumerate();
         values.map(|(i, value)| (keys.then(|| (i.to_string(), Vec::new())), value.parse().unwrap())).collect()
+    }
+
+    /// The number of runs is the least with which the interval excludes 0, of the same mean and spread.
+    #[test]
+    fn enough_runs_exclude_0() {
+        // Mean 0.125, spread 0.0354: t of 2 runs is 12.7, of 3 runs 4.30.
+        let few = MeanDifference::from_values(&[0.1, 0.15], Dependence::Independent);
+        assert_eq!((few.excludes_0(), few.decided_by(2, ALPHA)), (false, Some(3)));
+        for (values, shared) in [(&[0.5, -0.3, 0.9, 0.1][..], 0.0), (&[0.5, 0.1, 0.9, -0.1], 0.05)] {
+            let found = MeanDifference::from_values(values, Dependence::Redrawn(shared));
+            let runs = found.decided_by(values.len(), ALPHA).unwrap();
+            let half = |runs: usize| {
+                let spread = Moments::new(values, Dependence::Independent).variance;
+                quantile(ALPHA, runs - 1) * (spread * (1.0 / runs as f64 + shared)).sqrt()
+            };
+            assert!(half(runs) < found.mean && found.mean <= half(runs - 1), "{runs}: {found:?}");
+        }
+        // What comes of shared rows alone is more than the mean.
+        let shared = MeanDifference::from_values(&[0.5, -0.3, 0.9, 0.1], Dependence::Redrawn(1.0));
+        assert_eq!(shared.decided_by(4, ALPHA), None);
     }
 
     /// The values are those of `scipy.stats.ttest_rel` and `ttest_ind(equal_var=False)` with their confidence

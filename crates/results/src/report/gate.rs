@@ -7,12 +7,12 @@ use super::{
     comparison::Comparison,
     configurations::FINISHED,
     dependence::Dependence,
-    difference_of_means::{ALPHA, MeanDifference, Sample},
+    difference_of_means::{ALPHA, MOST_RUNS, MeanDifference, Sample},
     filter::Operator,
     matched::{Matched, OTHER_ROWS, Pair},
     matching::lost_in_words,
     metric::Metric,
-    rank_shift::{fewest_each, shift},
+    rank_shift::{Shift, fewest_each},
     ranking::Candidate,
     statistics::{Estimate, fewest},
 };
@@ -82,51 +82,65 @@ impl Condition {
         Ok(Self { statistic, metric, operator, factor, is_relative })
     }
 
+    /// # Errors
+    /// Each value is of other validation rows out of the same rows, and the interval of a median knows nothing of that.
+    fn refuse_drawn_median(&self, matched: &Matched) -> Result<(), ReportError> {
+        let is_drawn = |setting: &Candidate| matches!(setting.dependence, Dependence::Redrawn(_));
+        let has_drawn = matched.pairs.iter().any(|pair| is_drawn(&pair.own) || is_drawn(&pair.base));
+        if self.statistic == Statistic::Mean || !has_drawn {
+            return Ok(());
+        }
+        let message = format!(
+            "the median of {} has no interval where each seed draws its validation rows from the same table",
+            self.metric.name
+        );
+        Err(ReportError::query(
+            message,
+            Some("take `mean`, whose interval allows for the rows that seeds share"),
+        ))
+    }
+
     /// A line on what is compared and the result, the result, and whether there is an interval (with error
     /// probability `alpha`, so no range).
     fn line(&self, pair: &Pair, alpha: f64) -> (String, Outcome, bool) {
         let Pair { own, base, .. } = pair;
-        let statistic = |setting: &Candidate| {
-            let values: Vec<f64> = setting.samples.iter().map(|(_, value)| *value).collect();
-            match self.statistic {
-                Statistic::Mean => MeanDifference::from_values(&values, Dependence::Independent).mean,
-                Statistic::Median => {
-                    Estimate::from_values(&values).map_or(f64::NAN, |estimate| estimate.median)
-                }
-            }
-        };
-        let value = statistic(own);
-        let bound = if self.is_relative { self.factor * statistic(base) } else { self.factor };
         let word = |value: f64| self.metric.word(value);
+        let [value, of_base] = [own, base].map(|setting| self.statistic_of(setting));
+        let bound = if self.is_relative { self.factor * of_base } else { self.factor };
         let of_base = match self.is_relative {
-            true => format!(" = {} * {} of n {}", self.factor, word(statistic(base)), base.samples.len()),
+            true => format!(" = {} * {} of n {}", self.factor, word(of_base), base.samples.len()),
             false => String::new(),
         };
         let compared = format!("{} of n {} against {}{of_base}", word(value), own.samples.len(), word(bound));
-        let holds = self.operator.holds(value, bound);
-        let interval = self.difference(own, base, alpha);
+        let above = self.above(pair, alpha);
         let is_range = pair.is_in_order();
-        let is_constant = interval.is_none() && self.mean(own, base).p.is_some();
-        let difference = match interval {
+        let difference = match above.interval {
             Some(interval) => {
-                format!("; difference {}", self.metric.with_interval(value - bound, Some(interval)))
+                let of = above.of.as_deref().unwrap_or_default();
+                format!("; difference{of} {}", self.metric.with_interval(above.value, Some(interval)))
             }
             None if self.statistic == Statistic::Median && !is_range => {
-                let fewest = if self.is_relative { fewest_each(alpha) } else { fewest(1.0 - alpha) };
-                format!("; too few runs for an interval of the median: take {fewest} or more of each")
+                let (fewest, each) = match self.is_relative {
+                    true => (fewest_each(alpha), " of each"),
+                    false => (fewest(1.0 - alpha), ""),
+                };
+                format!("; too few runs for an interval of the median: take {fewest} or more{each}")
             }
-            None if is_constant => {
-                format!("; the difference is {} in each run", word(value - bound))
+            None if above.is_constant => {
+                format!("; the difference is {} in each run", word(above.value))
             }
             None => format!("; {}", pair.too_few()),
         };
-        let (outcome, words) = match interval {
-            _ if !holds => (Outcome::Passes, "passes".to_owned()),
-            Some([low, high]) if low > 0.0 || high < 0.0 => (Outcome::Fails, "fails".to_owned()),
+        let (outcome, words) = match above.interval {
+            Some(interval) if interval.iter().all(|end| *end != 0.0 && self.operator.holds(*end, 0.0)) => {
+                (Outcome::Fails, "fails".to_owned())
+            }
+            _ if !self.operator.holds(above.value, 0.0) => (Outcome::Passes, "passes".to_owned()),
             Some(_) if is_range => (Outcome::Passes, "passes: it is not so on each fold".to_owned()),
-            Some(interval) => {
-                let more = decided_by(pair, value - bound, interval);
-                let more = more.map(|runs| format!("; about {runs} of each would, if the difference stays"));
+            Some(_) => {
+                let each = if self.is_relative { " of each" } else { "" };
+                let more = above.decided_by.map(|count| units::counted(count as u64, "run"));
+                let more = more.map(|runs| format!("; about {runs}{each} would, if the difference stays"));
                 let words = "undecided: the interval does not exclude equality";
                 (Outcome::Undecided, format!("{words}{}", more.unwrap_or_default()))
             }
@@ -140,35 +154,71 @@ impl Condition {
             }
             _ => String::new(),
         };
-        (format!("{compared}{difference}{uneven}: {words}"), outcome, interval.is_some() && !is_range)
+        let has_interval = above.interval.is_some() && !is_range;
+        (format!("{compared}{difference}{uneven}: {words}"), outcome, has_interval)
     }
 
-    /// The mean minus the bound.
-    fn mean(&self, own: &Candidate, baseline: &Candidate) -> MeanDifference {
-        if self.is_relative {
-            return own.minus(baseline, self.factor);
-        }
-        let above: Vec<f64> = own.samples.iter().map(|(_, value)| value - self.factor).collect();
-        MeanDifference::from_values(&above, own.dependence)
-    }
-
-    /// An interval, with error probability `alpha`, for the statistic minus the bound; `None` with too few
-    /// values.
-    fn difference(&self, own: &Candidate, baseline: &Candidate, alpha: f64) -> Option<[f64; 2]> {
-        let factor = self.factor;
+    fn statistic_of(&self, setting: &Candidate) -> f64 {
         match self.statistic {
-            // The range of folds is that of their differences, whatever the statistic.
-            _ if own.is_in_order() || baseline.is_in_order() => self.mean(own, baseline).interval_at(alpha),
-            Statistic::Mean => self.mean(own, baseline).interval_at(alpha),
-            Statistic::Median if self.is_relative => {
-                let values = |setting: &Candidate, factor: f64| -> Vec<f64> {
-                    setting.samples.iter().map(|(_, value)| factor * value).collect()
-                };
-                shift(&values(own, 1.0), &values(baseline, factor), alpha)
-            }
-            Statistic::Median => median(&own.samples, alpha).map(|ends| ends.map(|end| end - factor)),
+            Statistic::Mean => setting.value,
+            Statistic::Median => Estimate::from_values(&values(setting)).map_or(f64::NAN, |own| own.median),
         }
     }
+
+    /// How far a setting is above its bound, with an interval of error probability `alpha`.
+    fn above(&self, Pair { own, base, .. }: &Pair, alpha: f64) -> Above {
+        let counts = [own, base].map(|setting| setting.samples.len());
+        let count = if self.is_relative { counts[0].min(counts[1]) } else { counts[0] };
+        // The range of folds is that of their differences, whatever the statistic.
+        if self.statistic == Statistic::Mean || own.is_in_order() || base.is_in_order() {
+            let mean = match self.is_relative {
+                true => own.minus(base, self.factor),
+                false => {
+                    let above: Vec<f64> = values(own).iter().map(|value| value - self.factor).collect();
+                    MeanDifference::from_values(&above, own.dependence)
+                }
+            };
+            let are_some = mean.pairs > 0 && counts.iter().any(|count| *count > mean.pairs);
+            let interval = mean.interval_at(alpha);
+            return Above {
+                value: mean.mean,
+                interval,
+                of: are_some
+                    .then(|| format!(" over {} of both", units::counted(mean.pairs as u64, own.each))),
+                is_constant: interval.is_none() && mean.p.is_some(),
+                decided_by: mean.decided_by(count, alpha),
+            };
+        }
+        let (value, interval, of) = if self.is_relative {
+            let scaled: Vec<f64> = values(base).iter().map(|value| self.factor * value).collect();
+            let shift = Shift::new(&values(own), &scaled, alpha);
+            (shift.median, shift.interval, Some(" (median of all pairs)".to_owned()))
+        } else {
+            let interval = median(&own.samples, alpha).map(|ends| ends.map(|end| end - self.factor));
+            (self.statistic_of(own) - self.factor, interval, None)
+        };
+        let half = interval.map(|[low, high]| if value > 0.0 { value - low } else { high - value });
+        // Ends at ranks approach the median as the error of a mean does.
+        let runs = half.map(|half| ((half / value).powi(2) * count as f64).ceil().max(count as f64 + 1.0));
+        let decided_by = runs.filter(|runs| *runs < MOST_RUNS as f64).map(|runs| runs as usize);
+        Above { value, interval, of, is_constant: false, decided_by }
+    }
+}
+
+/// How far a setting is above its bound.
+struct Above {
+    value: f64,
+    interval: Option<[f64; 2]>,
+    /// Of which pairs of runs it is, if not of all runs.
+    of: Option<String>,
+    /// Whether it is the same in each run.
+    is_constant: bool,
+    /// With how many runs the interval would exclude 0.
+    decided_by: Option<usize>,
+}
+
+fn values(setting: &Candidate) -> Vec<f64> {
+    setting.samples.iter().map(|(_, value)| *value).collect()
 }
 
 impl Verdict {
@@ -225,6 +275,7 @@ pub fn gate(
         warnings.extend(all.warning().into_iter().chain(all.builds()));
     }
     let matched = matched(&condition, &all, own, base, by)?;
+    condition.refuse_drawn_median(&matched)?;
     let mut verdict = Verdict { text: format!("fail if {text}\n"), fails: false, warnings };
     // With many equal settings, one is more likely to differ by chance (Bonferroni correction).
     let count = matched.pairs.len();
@@ -240,8 +291,9 @@ pub fn gate(
         undecided += usize::from(outcome == Outcome::Undecided);
     }
     verdict.fail_on_lost(&matched, [own, base.unwrap_or(own)], base.is_some());
-    let caveats = matched.caveats(&condition.metric, own, base.unwrap_or(own));
-    verdict.text.extend(caveats.iter().map(|words| format!("  {words}\n")));
+    let mut notes = matched.left_out_in_words(&condition.metric, own, base);
+    notes.extend(matched.caveats(&condition.metric, own, base.unwrap_or(own)));
+    verdict.text.extend(notes.iter().map(|words| format!("  {words}\n")));
     let covered = if count > 1 && has_intervals {
         let each = units::percent(1.0 - alpha);
         format!(": the intervals of {count} settings cover {each} each, 95 % together")
@@ -277,24 +329,14 @@ fn matched(
         return Err(ReportError::query(message, Some("hold runs against a baseline of their own task")));
     }
     let matched = Matched::new(own, base.unwrap_or(own), metric, by)?;
+    if let Some(message) = matched.share_nothing() {
+        let hint = "`compare` without `--fail-if` ranks the runs of both together";
+        return Err(ReportError::query(message, Some(hint)));
+    }
     match learned.is_some_and(|base| matched.have_other_rows(own, base)) {
         true => Err(ReportError::query(OTHER_ROWS, Some(SAME_ROWS))),
         false => Ok(matched),
     }
-}
-
-/// With how many runs of each setting the interval would exclude 0: its half shrinks as the error of the mean does. `None` if none
-/// would, since the part that comes of shared rows stays.
-fn decided_by(pair: &Pair, difference: f64, [low, high]: [f64; 2]) -> Option<String> {
-    let count = pair.own.samples.len().min(pair.base.samples.len()) as f64;
-    let shared = match pair.own.dependence.or(pair.base.dependence) {
-        Dependence::Redrawn(share) => share,
-        _ => 0.0,
-    };
-    let half = if difference > 0.0 { difference - low } else { high - difference };
-    let each = (difference / half).powi(2) * (1.0 / count + shared) - shared;
-    let runs = (1.0 / each).ceil().max(count + 1.0);
-    (each > 0.0 && runs < 1e6).then(|| units::counted(runs as u64, "run"))
 }
 
 /// An interval for the median with error probability `alpha`.

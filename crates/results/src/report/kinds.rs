@@ -53,6 +53,7 @@ fn names(runs: &[Run], table: &str) -> Vec<Option<[String; 2]>> {
     let held = |run: &'_ Run| -> Option<Vec<(String, String)>> {
         run.kind_of(table)?;
         let own = run.spec.as_ref()?.iter();
+        let own = own.filter(|(key, _)| !run.is_its_length(key));
         let own = own.filter_map(|(key, value)| Some((within(table, key)?.to_owned(), value.to_owned())));
         Some(own.collect())
     };

@@ -5,10 +5,9 @@ use std::collections::{HashMap, HashSet};
 use indexmap::IndexMap;
 
 use super::{
-    ReportError,
     comparison::{Comparison, concerns_learning},
     configurations::{FINISHED, STOPPED},
-    differences::{file_name, is_inferred},
+    differences::{is_inferred, is_path},
     grouping::{distinct, grouped},
     key::Key,
     metric::Metric,
@@ -45,12 +44,18 @@ pub(super) struct Group<'a> {
 
 impl<'a> Group<'a> {
     /// By keys of the spec.
-    pub(super) fn by_axes(comparison: &'a Comparison, metric: &'a Metric, keys: &[Key]) -> Self {
-        let known = values_of_sweeps(&comparison.runs, keys);
+    pub(super) fn by_axes(
+        comparison: &'a Comparison,
+        metric: &'a Metric,
+        keys: &[Key],
+        spelling: Spelling,
+    ) -> Self {
+        let known = values_of_sweeps(&comparison.runs, keys, spelling);
+        let in_spec = |run: &Run, key: &Key| value_in_spec(run, key, spelling);
         let value = |run: &Run, key: &Key| match run.spec {
-            Some(_) => value_in_spec(run, key),
+            Some(_) => in_spec(run, key),
             // Others of its sweep have the same value.
-            None => known.get(&at_axis(run, key)).cloned().unwrap_or_else(|| value_in_spec(run, key)),
+            None => known.get(&at_axis(run, key)).cloned().unwrap_or_else(|| in_spec(run, key)),
         };
         Self::new(comparison, metric, keys.to_vec(), value)
     }
@@ -59,12 +64,12 @@ impl<'a> Group<'a> {
     pub(super) fn by_words(
         comparison: &'a Comparison,
         metric: &'a Metric,
-        by: &[String],
-    ) -> Result<Self, ReportError> {
-        let keys = by.iter().map(|word| Key::new(word, &comparison.runs)).collect::<Result<_, _>>()?;
+        keys: Vec<Key>,
+        spelling: Spelling,
+    ) -> Self {
         // A table's short name depends on the other tables of its group, so compare values as written.
-        let value = |run: &Run, key: &Key| key.table(run).or_else(|| key.value(run)).map(in_one_spelling);
-        Ok(Self::new(comparison, metric, keys, value))
+        let written = |run: &Run, key: &Key| key.table(run).or_else(|| key.value(run)).map(str::to_owned);
+        Self::new(comparison, metric, keys, |run, key| Some(spelling.of(&written(run, key)?)))
     }
 
     fn new(
@@ -91,11 +96,27 @@ impl<'a> Group<'a> {
         self.places.keys().filter(|values| other.places.contains_key(*values))
     }
 
+    /// A run of each setting with a result that another group lacks.
+    pub(super) fn alone(&self, other: &Self) -> Vec<usize> {
+        let alone = self.settings.iter().filter(|(values, _)| !other.places.contains_key(*values));
+        let mut places: Vec<usize> = alone.map(|(_, setting)| setting.places[0]).collect();
+        places.sort_unstable();
+        places
+    }
+
     /// A setting's values of the keys, as runs of it have them.
     pub(super) fn words(&self, values: &Values) -> Vec<String> {
         let run = &self.comparison.runs[self.places[values][0]];
         let word = |key: &Key| key.value(run).unwrap_or("-").to_owned();
         self.keys.iter().map(word).collect()
+    }
+
+    /// The runs of a setting that finished without a value of the metric. Final models are not validated, and never have one.
+    pub(super) fn unmeasured(&self, values: &Values) -> Vec<usize> {
+        let runs = &self.comparison.runs;
+        let is_so =
+            |run: &Run| run.status == FINISHED && self.metric.value(run).is_none() && !run.is_final_model();
+        self.places[values].iter().copied().filter(|&place| is_so(&runs[place])).collect()
     }
 
     /// The runs of a setting that have no result: they diverged, failed, were killed or did not run. One whose seed another run
@@ -125,31 +146,74 @@ fn at_axis<'a>(run: &'a Run, key: &'a Key) -> AtAxis<'a> {
 }
 
 /// What the values of sweeps are in the specs of their trials.
-fn values_of_sweeps<'a>(runs: &'a [Run], keys: &'a [Key]) -> HashMap<AtAxis<'a>, Option<String>> {
+fn values_of_sweeps<'a>(
+    runs: &'a [Run],
+    keys: &'a [Key],
+    spelling: Spelling,
+) -> HashMap<AtAxis<'a>, Option<String>> {
     let with_spec = runs.iter().filter(|run| run.spec.is_some());
-    let values =
-        with_spec.flat_map(|run| keys.iter().map(move |key| (at_axis(run, key), value_in_spec(run, key))));
-    values.collect()
+    let value = move |run, key| (at_axis(run, key), value_in_spec(run, key, spelling));
+    with_spec.flat_map(|run| keys.iter().map(move |key| value(run, key))).collect()
 }
 
 /// The value of a key in a run's spec, with all that is in it; without a spec, that of its sweep.
-fn value_in_spec(run: &Run, key: &Key) -> Option<String> {
+fn value_in_spec(run: &Run, key: &Key, spelling: Spelling) -> Option<String> {
     if let Some(value) = run.setting(key.name()) {
-        return Some(in_one_spelling(value));
+        return Some(spelling.of(value));
     }
     let within = |own: &str| own.strip_prefix(key.name())?.strip_prefix('.').map(str::to_owned);
-    let leaves = run.spec.iter().flat_map(|spec| spec.iter()).filter(|(own, _)| !is_inferred(own));
-    let leaves =
-        leaves.filter_map(|(own, value)| Some(format!("{} {}", within(own)?, in_one_spelling(value))));
+    let leaves = run
+        .spec
+        .iter()
+        .flat_map(|spec| spec.iter())
+        .filter(|(own, _)| !is_inferred(own) && !run.is_its_length(own));
+    let leaves = leaves.filter_map(|(own, value)| Some(format!("{} {}", within(own)?, spelling.of(value))));
     let leaves = leaves.collect::<Vec<_>>().join("\n");
     match leaves.is_empty() {
-        true => run.written(key.name()).map(in_one_spelling),
+        true => run.written(key.name()).map(|value| spelling.of(value)),
         false => Some(leaves),
     }
 }
 
-fn in_one_spelling(value: &str) -> String {
-    value.parse::<f64>().map_or_else(|_| file_name(value).to_owned(), |number| format!("{number:?}"))
+/// How values are written so that two groups can be matched: numbers in one way, and absolute paths by their last parts, since the
+/// groups may be of projects in different places.
+#[derive(Clone, Copy)]
+pub(super) struct Spelling {
+    /// As many parts as tell apart the files of a key in each group.
+    parts: usize,
+}
+
+impl Spelling {
+    pub(super) fn new(groups: [&Comparison; 2], keys: &[Key]) -> Self {
+        let parts = groups.into_iter().flat_map(|group| keys.iter().map(|key| parts(&group.runs, key)));
+        Self { parts: parts.max().unwrap_or(1) }
+    }
+
+    fn of(self, value: &str) -> String {
+        value
+            .parse::<f64>()
+            .map_or_else(|_| last_parts(value, self.parts).to_owned(), |number| format!("{number:?}"))
+    }
+}
+
+/// How many of their last parts tell apart the paths that a key, or a key within it, has.
+fn parts(runs: &[Run], key: &Key) -> usize {
+    let is_within =
+        |own: &str| own.strip_prefix(key.name()).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'));
+    let leaves = runs.iter().flat_map(|run| run.spec.iter().flat_map(|spec| spec.iter()));
+    let paths =
+        distinct(leaves.filter(|(own, value)| is_path(value) && is_within(own)).map(|(_, value)| value));
+    let are_told =
+        |parts: &usize| distinct(paths.iter().map(|path| last_parts(path, *parts))).len() == paths.len();
+    (1..).find(are_told).unwrap_or(1)
+}
+
+fn last_parts(value: &str, parts: usize) -> &str {
+    let slashes = || value.rmatch_indices('/');
+    match slashes().nth(parts - 1).filter(|_| is_path(value)) {
+        Some((slash, _)) => &value[slash + 1..],
+        None => value,
+    }
 }
 
 /// `5 of 8 runs diverged (#0, 2, 4 to 6), 1 unfinished (#3)`; the `lost` ones of `all` runs of a setting have no result.

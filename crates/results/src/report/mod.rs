@@ -1,6 +1,7 @@
 //! Tables and comparisons of run folders. Reads only files, never live objects.
 
 mod additive;
+mod against;
 mod answer;
 mod apart;
 mod architecture;
@@ -50,6 +51,7 @@ mod ranking;
 mod repeats;
 mod run;
 mod scaling;
+mod schedule_length;
 mod seed_means;
 mod setting_name;
 mod show;
@@ -63,6 +65,7 @@ mod text;
 mod verdict;
 mod watch;
 
+pub use against::Against;
 pub use answer::p_value;
 pub use best::{BestRun, BestSetting, find_best_run, find_run, run_numbers};
 pub use class_table::ClassTable;
@@ -73,7 +76,6 @@ pub use export::Format;
 pub use find::{Found, find_one, fingerprint, is_run, is_sweep, latest, not_found};
 pub use gate::gate;
 pub use listing::{ListRequest, list};
-pub use matched::Against;
 pub use mlflow::write_mlflow;
 pub use order::{Question, TOP};
 pub use page::{HEAD, OfModel, Page, PageRequest, Pairs, Predicted, RunRows, SVG, page, waiting};

@@ -27,6 +27,17 @@ pub(super) fn last_epoch(metric: &Metric) -> String {
     }
 }
 
+/// Whether the values are of the last epoch, though the best epoch is known: a metric that is no column of metrics.csv has no other
+/// value.
+pub(super) fn is_of_last_epoch<'a>(metric: &Metric, runs: impl Iterator<Item = &'a Run>) -> bool {
+    let name = metric.full_name();
+    let has_other = |run: &Run| {
+        run.figure("best_epoch").is_some() && run.monitor() != name && run.at_best(name).is_none()
+    };
+    let mut runs = runs.filter(|run| metric.value(run).is_some());
+    metric.is_last || (name.starts_with("validation.") && runs.any(has_other))
+}
+
 /// Says which epoch the values are from.
 fn epoch(comparison: &Comparison, ranking: &Ranking) -> String {
     let metric = &ranking.metric;
@@ -37,7 +48,9 @@ fn epoch(comparison: &Comparison, ranking: &Ranking) -> String {
     let has_best = |run: &&Run| run.at_best(metric.full_name()).is_some();
     let monitored = distinct(runs().filter(has_best).map(|run| format!("`{}`", run.monitor())));
     if monitored.is_empty() {
-        return String::new();
+        let words = "of the last epoch: `logging.metrics` records it for each run's best epoch";
+        let is_so = is_of_last_epoch(metric, runs());
+        return if is_so { format!("  {} {words}\n", metric.name) } else { String::new() };
     }
     let others =
         if runs().all(|run| has_best(&run)) { "" } else { ", of the last epoch where that is not known" };

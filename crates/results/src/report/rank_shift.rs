@@ -6,21 +6,33 @@
 //! Statistical Association* 67 (1972); `wilcox.test` of R gives the same). A few disturbed values hardly widen it, but they do
 //! widen the interval of each group's median.
 
-use super::student::quantile;
+use super::{
+    statistics::median,
+    student::{ALMOST_NORMAL, quantile},
+};
 
 /// Of groups of more values U is taken as normal, as R does.
 const MOST_EXACT: usize = 50;
 
-/// Degrees of freedom with which Student's distribution is almost normal, and a little wider.
-const ALMOST_NORMAL: usize = 1000;
+/// How far values of one group lie above those of another.
+pub(super) struct Shift {
+    /// The median of all differences (J. L. Hodges and E. L. Lehmann, *Annals of Mathematical Statistics* 34 (1963)). The
+    /// difference of the two medians may lie outside the interval, and even have another sign.
+    pub(super) median: f64,
+    /// `None` with too few values.
+    pub(super) interval: Option<[f64; 2]>,
+}
 
-/// The interval for the shift of `own` against `other` with error probability `alpha`; `None` with too few values.
-pub(super) fn shift(own: &[f64], other: &[f64], alpha: f64) -> Option<[f64; 2]> {
-    let left_out = left_out(own.len(), other.len(), alpha)?;
-    let mut differences: Vec<f64> =
-        own.iter().flat_map(|own| other.iter().map(move |other| own - other)).collect();
-    differences.sort_unstable_by(f64::total_cmp);
-    Some([differences[left_out], differences[differences.len() - 1 - left_out]])
+impl Shift {
+    /// The shift of `own` against `other`, neither empty, with an interval of error probability `alpha`.
+    pub(super) fn new(own: &[f64], other: &[f64], alpha: f64) -> Self {
+        let mut differences: Vec<f64> =
+            own.iter().flat_map(|own| other.iter().map(move |other| own - other)).collect();
+        differences.sort_unstable_by(f64::total_cmp);
+        let left_out = left_out(own.len(), other.len(), alpha);
+        let interval = left_out.map(|out| [differences[out], differences[differences.len() - 1 - out]]);
+        Self { median: median(&differences), interval }
+    }
 }
 
 /// How many values of each group are needed for an interval.
@@ -106,7 +118,7 @@ mod tests {
             let mut held = 0;
             for _ in 0..EXPERIMENTS {
                 let [own, other] = [own, other].map(|count| (0..count).map(|_| time()).collect::<Vec<_>>());
-                let [low, high] = shift(&own, &other, 0.05).unwrap();
+                let [low, high] = Shift::new(&own, &other, 0.05).interval.unwrap();
                 held += usize::from(low <= 0.0 && 0.0 <= high);
             }
             let share = held as f64 / EXPERIMENTS as f64;
@@ -120,9 +132,9 @@ mod tests {
     fn disturbed_runs_do_not_decide() {
         let slow = [119.0, 121.0, 118.0, 122.0, 120.0, 119.5, 120.5, 60.0];
         let fast = [519.0, 521.0, 518.0, 522.0, 520.0, 519.5, 520.5, 90.0];
-        let [low, high] = shift(&slow, &fast, 0.05).unwrap();
+        let [low, high] = Shift::new(&slow, &fast, 0.05).interval.unwrap();
         assert!(-410.0 < low && low < -399.0 && -401.0 < high && high < -390.0, "{low} {high}");
-        assert!(shift(&slow[..3], &fast, 0.05).is_some());
-        assert_eq!(shift(&slow[..3], &fast[..3], 0.05), None);
+        assert!(Shift::new(&slow[..3], &fast, 0.05).interval.is_some());
+        assert_eq!(Shift::new(&slow[..3], &fast[..3], 0.05).interval, None);
     }
 }

@@ -31,6 +31,8 @@ pub(super) struct Candidate {
     pub(super) places: Vec<usize>,
     /// A value per seed, or per run for a measured metric; if `--by` folds axes, the mean over them.
     pub(super) samples: Vec<Sample>,
+    /// What a sample is: a seed, a fold or a run.
+    pub(super) each: &'static str,
     /// What its samples have in common.
     pub(super) dependence: Dependence,
     /// Number of combinations of the folded axes it has, and the maximum over all settings.
@@ -236,7 +238,7 @@ impl Candidate {
     fn new(
         values: Vec<String>,
         places: Vec<usize>,
-        (runs, metric, each): (&[Run], &Metric, &str),
+        (runs, metric, each): (&[Run], &Metric, &'static str),
         folded: &[&String],
     ) -> Option<Self> {
         let known = places.iter().filter_map(|&place| Some((place, metric.value(&runs[place])?)));
@@ -260,6 +262,7 @@ impl Candidate {
             values,
             places,
             samples,
+            each,
             dependence,
             combinations,
             lost: 0,

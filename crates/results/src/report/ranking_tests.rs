@@ -11,6 +11,7 @@ fn setting(values: Vec<f64>) -> Candidate {
     Candidate {
         values: Vec::new(),
         places: Vec::new(),
+        each: "seed",
         dependence: Dependence::Independent,
         combinations: [1; 2],
         lost: 0,

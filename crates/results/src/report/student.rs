@@ -1,5 +1,8 @@
 //! Student's t distribution, and Holm's correction for several comparisons.
 
+/// Degrees of freedom with which Student's distribution is almost normal, and a little wider.
+pub(super) const ALMOST_NORMAL: usize = 1000;
+
 /// The probability of a `t` at least this far from 0, on either side (Abramowitz and Stegun 26.7.3 and
 /// 26.7.4).
 pub(super) fn two_sided_p(t: f64, degrees: usize) -> f64 {

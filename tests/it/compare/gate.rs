@@ -1,0 +1,155 @@
+//! `--fail-if`: the condition, the difference and its interval are of the same runs, and what is not judged is named.
+
+use std::fs;
+
+use super::{Runs, answer::learned};
+use crate::process::{Ended, Sandbox};
+
+fn gate(runs: &Runs, own: &str, base: Option<&str>, condition: &str) -> Ended {
+    let own = runs.named(own);
+    let base = base.map(|base| runs.named(base));
+    let baseline = base.iter().flat_map(|base| ["--baseline", base]);
+    let words: Vec<&str> = ["compare", &own, "--fail-if", condition].into_iter().chain(baseline).collect();
+    Sandbox::new("").runner(&words)
+}
+
+/// Changes each trial's spec.
+fn respec(runs: &Runs, name: &str, trials: usize, change: impl Fn(usize, String) -> String) {
+    for trial in 0..trials {
+        let path = format!("{name}/S/{trial:03}/spec.toml");
+        let spec = fs::read_to_string(runs.path(&path)).unwrap();
+        runs.write(&path, &change(trial, spec));
+    }
+}
+
+/// Each run is better by 0.1 than that of the same seed, but the seeds that only one of the two has are worse: the mean of
+/// all is above the baseline's. The interval is `scipy.stats.ttest_rel` of the three shared seeds.
+#[test]
+fn partly_shared_seeds_decide_by_those_that_both_have() {
+    let runs = Runs::new();
+    learned(&runs, "own", &[("0.1", "32", &[1.5, 1.6, 1.7, 0.41, 0.39, 0.405])]);
+    learned(&runs, "base", &[("0.1", "32", &[0.51, 0.49, 0.505, 0.52])]);
+    respec(&runs, "base", 4, |trial, spec| {
+        spec.replace(&format!("seed = {trial}"), &format!("seed = {}", trial + 3))
+    });
+    let ended = gate(&runs, "own", Some("base"), "mean(validation.loss) > baseline");
+    insta::assert_snapshot!(ended.stdout, @r"
+    ");
+    assert_eq!(ended.code, Some(0));
+    let ended = gate(&runs, "own", Some("base"), "mean(validation.loss) < baseline");
+    assert!(ended.stdout.ends_with(": fails\nfailed\n") && ended.code == Some(1), "{ended:?}");
+    // The other way round.
+    let ended = gate(&runs, "base", Some("own"), "mean(validation.loss) > baseline");
+    assert!(ended.stdout.ends_with(": fails\nfailed\n") && ended.code == Some(1), "{ended:?}");
+}
+
+/// Times of two kinds: the medians are 10 apart one way, the median of all differences is 900 apart the other.
+#[test]
+fn medians_are_judged_by_the_shift_that_the_interval_is_of() {
+    let runs = Runs::new();
+    let times = |name: &str, parts: [(usize, f64); 2]| {
+        let values = parts.into_iter().flat_map(|(count, value)| vec![value; count]);
+        let mut rows = "trial,repeat,status,folder,reason\n".to_owned();
+        for (trial, value) in values.enumerate() {
+            let summary = format!(
+                "run,status,devices_used,steps,train_s,steps_per_s\n{trial},finished,cpu,100,0.5,{value}\n"
+            );
+            runs.write(&format!("{name}/S/{trial:03}/summary.csv"), &summary);
+            runs.write(&format!("{name}/S/{trial:03}/spec.toml"), "seed = 0\n[optimizer.sgd]\nlr = 0.1\n");
+            rows += &format!("{trial},{trial},finished,{trial:03},\n");
+        }
+        runs.write(&format!("{name}/S/sweep.csv"), &rows);
+    };
+    times("own", [(18, 100.0), (22, 1010.0)]);
+    times("base", [(21, 1000.0), (19, 5000.0)]);
+    let ended = gate(&runs, "own", Some("base"), "median(steps_per_s) > baseline");
+    assert!(
+        ended.stdout.contains("; difference (median of all pairs) -900 [-3990, -900]: passes\npassed\n"),
+        "{ended:?}"
+    );
+    let ended = gate(&runs, "own", Some("base"), "median(steps_per_s) < baseline");
+    assert!(ended.stdout.ends_with(": fails\nfailed\n") && ended.code == Some(1), "{ended:?}");
+}
+
+const ROWS: &str = "[data]\nrows_to_train_on = 80\nrows_to_validate_on = 20\nsplit_digest = ";
+
+/// The interval of a median knows nothing of rows that seeds share.
+#[test]
+fn the_median_of_drawn_splits_is_refused() {
+    let runs = Runs::new();
+    learned(&runs, "a", &[("0.1", "32", &[0.3, 0.31, 0.32, 0.33, 0.34, 0.35])]);
+    for trial in 0..6 {
+        runs.write(&format!("a/S/{trial:03}/environment.toml"), &format!("{ROWS}\"{trial}\"\n"));
+    }
+    let ended = gate(&runs, "a", None, "median(validation.loss) > 0.1");
+    let words = "error: the median of validation loss has no interval where each seed draws its validation rows from the same \
+                 table\n  = hint: take `mean`, whose interval allows for the rows that seeds share\n";
+    assert_eq!((ended.code, &*ended.stderr), (Some(2), words));
+    assert_eq!(gate(&runs, "a", None, "mean(validation.loss) > 0.1").code, Some(1));
+}
+
+/// Each seed divides the rows into folds of its own, and validates on all of them.
+#[test]
+fn seeds_with_all_folds_validate_on_the_same_rows() {
+    let runs = Runs::new();
+    learned(
+        &runs,
+        "a",
+        &[("0.1", "32", &[0.30, 0.34, 0.31, 0.37]), ("0.01", "32", &[0.4, 0.45, 0.42, 0.47])],
+    );
+    respec(&runs, "a", 8, |trial, spec| {
+        // Two folds of two seeds.
+        let [seed, fold] = [trial / 4, trial / 2 % 2];
+        let spec = spec.replace(&format!("seed = {}", trial / 2), &format!("seed = {seed}"));
+        format!("{spec}[data]\nfolds = 2\nfold = {fold}\n")
+    });
+    for trial in 0..8 {
+        runs.write(&format!("a/S/{trial:03}/environment.toml"), &format!("{ROWS}\"{}\"\n", trial / 2));
+    }
+    let words = "\n  seeds validate on the same rows: intervals and p are of what seeds draw; other rows may rank otherwise\n";
+    let text = runs.answer(&["a"], 120);
+    assert!(text.contains(words), "{text}");
+    let ended = gate(&runs, "a", None, "mean(validation.loss) > 0.1");
+    assert!(ended.stdout.contains(words), "{ended:?}");
+}
+
+/// Files of one name in two folders are two data sets; the same files of a project that was moved are the same.
+#[test]
+fn files_of_one_name_are_told_apart() {
+    let runs = Runs::new();
+    for (name, place) in [("a", "/here"), ("b", "/there")] {
+        learned(&runs, name, &[("0.1", "32", &[0.2, 0.21, 0.22]), ("0.2", "32", &[0.9, 0.96, 1.0])]);
+        respec(&runs, name, 6, |trial, spec| {
+            format!("{spec}[data.csv]\npath = \"{place}/{}/t.csv\"\n", ["one", "two"][trial % 2])
+        });
+        let table = format!("{name}/S/sweep.csv");
+        let rows = fs::read_to_string(runs.path(&table)).unwrap();
+        let rows = rows.replace("optimizer.sgd.lr", "data.csv.path");
+        let rows = rows.replace(",0.1,", &format!(",{place}/one/t.csv,"));
+        runs.write(&table, &rows.replace(",0.2,", &format!(",{place}/two/t.csv,")));
+        respec(&runs, name, 6, |_, spec| spec.replace("lr = 0.2", "lr = 0.1"));
+    }
+    let ended = gate(&runs, "a", None, "mean(validation.loss) > 0.5");
+    assert!(ended.stdout.contains("one/t.csv") && ended.stdout.contains("two/t.csv"), "{ended:?}");
+    assert_eq!(ended.code, Some(1), "{ended:?}");
+    let text = Sandbox::new("").runner(&["compare", &runs.named("a"), &runs.named("b")]).stdout;
+    assert!(text.contains("2 shared settings"), "{text}");
+}
+
+/// Runs without the metric, and settings of one group alone, are not judged; a line says which.
+#[test]
+fn what_is_not_judged_is_named() {
+    let runs = Runs::new();
+    learned(&runs, "a", &[("0.1", "32", &[0.2, 0.21]), ("0.2", "32", &[0.3, 0.31])]);
+    learned(&runs, "b", &[("0.1", "32", &[0.2, 0.21]), ("0.3", "32", &[0.3, 0.31])]);
+    let ended = gate(&runs, "b", Some("a"), "mean(validation.loss) > 2 * baseline");
+    let words = "passes\n  1 setting that the baseline lacks (#1)\n  baseline: 1 setting that these runs lack (#1)\npassed\n";
+    assert!(ended.stdout.ends_with(words), "{ended:?}");
+    for trial in [1, 3] {
+        let summary = format!("run,status,devices_used,steps,train_s\n{trial},finished,cpu,100,0.5\n");
+        runs.write(&format!("b/S/{trial:03}/summary.csv"), &summary);
+    }
+    let ended = gate(&runs, "b", None, "mean(validation.loss) > 0.5");
+    let words = "passes\n  2 runs finished without validation loss (#1, 3)\npassed\n";
+    assert!(ended.stdout.ends_with(words) && ended.code == Some(0), "{ended:?}");
+}
