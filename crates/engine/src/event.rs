@@ -304,10 +304,8 @@ impl Outcome {
     /// Removes what concerns lost rows. The best weights are of one validation: if its row was lost, none is the best.
     pub fn forget_lost(&mut self, recorded: &Recorded) {
         if recorded.step < self.steps {
-            self.steps = recorded.step;
-            (self.epochs, self.samples) = (Some(recorded.epoch), None);
-            (self.final_train_loss, self.epoch_train_loss) = (None, None);
-            self.account = None;
+            (self.steps, self.epochs, self.samples) = (recorded.step, Some(recorded.epoch), None);
+            (self.final_train_loss, self.epoch_train_loss, self.account) = (None, None, None);
         }
         let mut values = recorded.validation.clone();
         self.final_validation_loss = values.remove(Metric::Loss.name());

@@ -56,7 +56,7 @@ fn exports_have_all_metrics_of_the_best_epoch() {
     \# & lr & validation f1 & vs best \\
     \midrule
     1 & 0.1 & 0.6250 & best \\
-    2 & 0.2 & 0.5000 & -0.1250 \\
+    2 & 0.2 & 0.5000 & $-$0.1250 \\
     \bottomrule
     \end{tabular}
     ");

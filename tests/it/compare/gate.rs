@@ -22,18 +22,21 @@ fn respec(runs: &Runs, name: &str, trials: usize, change: impl Fn(usize, String)
     }
 }
 
-/// Each run is better by 0.1 than that of the same seed, but the seeds that only one of the two has are worse: the mean of
+/// Each run is better by some 0.1 than that of the same seed, but the seeds that only one of the two has are worse: the mean of
 /// all is above the baseline's. The interval is `scipy.stats.ttest_rel` of the three shared seeds.
 #[test]
 fn partly_shared_seeds_decide_by_those_that_both_have() {
     let runs = Runs::new();
-    learned(&runs, "own", &[("0.1", "32", &[1.5, 1.6, 1.7, 0.41, 0.39, 0.405])]);
+    learned(&runs, "own", &[("0.1", "32", &[1.5, 1.6, 1.7, 0.41, 0.389, 0.406])]);
     learned(&runs, "base", &[("0.1", "32", &[0.51, 0.49, 0.505, 0.52])]);
     respec(&runs, "base", 4, |trial, spec| {
         spec.replace(&format!("seed = {trial}"), &format!("seed = {}", trial + 3))
     });
     let ended = gate(&runs, "own", Some("base"), "mean(validation.loss) > baseline");
     insta::assert_snapshot!(ended.stdout, @r"
+    fail if mean(validation.loss) > baseline
+      lr 0.1 width 32: 1.001 of n 6 against 0.5062 = 1 * 0.5062 of n 4; difference over 3 seeds of both -0.1000 [-0.1025, -0.0975]: passes
+    passed
     ");
     assert_eq!(ended.code, Some(0));
     let ended = gate(&runs, "own", Some("base"), "mean(validation.loss) < baseline");

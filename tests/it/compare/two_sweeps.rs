@@ -45,6 +45,8 @@ fn sweeps_are_held_against_each_other() {
     fail if mean(validation.loss) > 1.05 * baseline
       lr 0.01 width 32: 0.06152 of n 6 against 0.06414 = 1.05 * 0.06108 of n 6; difference -0.0026 [-0.0048, -0.0004]: passes
       lr 0.1 width 32: 0.08110 of n 6 against 0.06414 = 1.05 * 0.06108 of n 6; difference 0.0170 [0.0158, 0.0181]: fails
+      1 setting that the baseline lacks (#8)
+      baseline: 1 setting that these runs lack (#8)
     failed: the intervals of 2 settings cover 97.5 % each, 95 % together
     ");
     assert_eq!(code, Some(1));
@@ -211,7 +213,7 @@ fn what_may_be_chance_is_undecided() {
     let ended = ran("mean(validation.loss) > baseline");
     insta::assert_snapshot!(ended.stdout + &ended.stderr, @r"
     fail if mean(validation.loss) > baseline
-      lr 0.1 width 32: 0.06152 of n 6 against 0.06108 = 1 * 0.06108 of n 6; difference 0.0004 [-0.0014, 0.0022]: undecided: the interval does not exclude equality; about 103 runs of each would, if the difference stays
+      lr 0.1 width 32: 0.06152 of n 6 against 0.06108 = 1 * 0.06108 of n 6; difference 0.0004 [-0.0014, 0.0022]: undecided: the interval does not exclude equality; about 62 runs of each would, if the difference stays
     undecided
     warning: too few runs to decide 1 setting
     ");

@@ -6,6 +6,7 @@ mod damaged;
 mod draws;
 mod extended;
 mod halving;
+mod judged;
 mod kills;
 mod leases;
 mod refusals;

@@ -15,7 +15,8 @@ const CONSTANT: &str = "constant";
 /// Gives each run its optimizer as one value, such as `sgd(momentum 0.9)`, in place of its sweep's axes within it, if runs differ in
 /// its kind and the axes of sweeps do not tell that; likewise its schedule. `spec` has the keys in which specs differ.
 pub(super) fn take_kinds(runs: &mut [Run], spec: &[Difference]) {
-    for table in TABLES {
+    // Before other axes, so that their order does not depend on which run comes first.
+    for table in TABLES.into_iter().rev() {
         let is_within = |key: &str| within(table, key).is_some();
         let is_of_some = |own: &Difference| own.values.iter().any(|(value, _)| value.is_none());
         if !spec.iter().any(|own| is_within(&own.key) && is_of_some(own)) || are_told(runs, table) {
@@ -31,7 +32,7 @@ pub(super) fn take_kinds(runs: &mut [Run], spec: &[Difference]) {
             });
             run.axes.retain(|(axis, _)| !is_own(axis));
             run.tables.retain(|(axis, _)| !is_own(axis));
-            let place = first.unwrap_or(run.axes.len());
+            let place = first.unwrap_or(0);
             let is_named = !name.is_empty();
             run.axes.splice(place..place, is_named.then(|| (table.to_owned(), name)));
             run.tables.extend((!written.is_empty()).then(|| (table.to_owned(), written)));

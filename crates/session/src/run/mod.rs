@@ -33,6 +33,7 @@ mod rehearsal;
 mod resumed;
 mod rung;
 mod rungs;
+mod save_weights;
 mod session;
 mod shared;
 mod shared_plans;
