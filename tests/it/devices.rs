@@ -382,8 +382,7 @@ fn parity_needs_something_to_compare_with() {
 
 #[test]
 fn check_says_what_each_device_gets() {
-    let ended =
-        Sandbox::new(LINREG).runner(&["check", "spec.toml", "--virtual-gpus=3", "devices.num_gpus=3"]);
+    let ended = Sandbox::new(LINREG).runner(&["check", "spec.toml", "--virtual-gpus=3", "num_gpus=3"]);
     assert_eq!((ended.code, ended.stderr.as_str()), (Some(0), ""));
     let lines: Vec<&str> = ended.stdout.lines().map(str::trim).collect();
     assert_eq!(

@@ -77,7 +77,7 @@ fn every_sweep_reads_back_the_same() {
         &["trainer.early_stopping.patience=3,4", "trainer.early_stopping.metric=validation.mae"],
         &["trainer.early_stopping={metric=validation.mae,patience=1},{metric=validation.loss,patience=2}"],
         &["model.init={normal={std=1}},xavier_uniform,{normal={std=2}}"],
-        &["devices.num_gpus=0,all", "devices.on_missing=clamp", "launcher.slurm.gpus=2"],
+        &["devices.num_gpus=0,all", "devices.on_missing=clamp", "launcher.slurm.time=1h"],
         &["data.fold=0..3", "data.folds=3"],
         &["sweep.sampler=tpe", "sweep.trials=14", "optimizer.sgd.lr=loguniform(1e-3, 1)", "sweep.stop=asha"],
         &["sweep.repeats=2", "sweep.repeat_seeds=false", "seed=7"],
@@ -116,6 +116,7 @@ missing = "error"  # default
 standardize = true  # default
 standardize_target = false  # default
 delimiter = ","  # default
+decimal = "."  # default
 header = true  # default
 validation_fraction = 0.2  # default
 

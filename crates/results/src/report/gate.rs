@@ -116,8 +116,8 @@ impl Condition {
         let is_range = pair.is_in_order();
         let difference = match above.interval {
             Some(interval) => {
-                let of = above.of.as_deref().unwrap_or_default();
-                format!("; difference{of} {}", self.metric.with_interval(above.value, Some(interval)))
+                let over = above.over.as_deref().unwrap_or_default();
+                format!("; difference{over} {}", self.metric.with_interval(above.value, Some(interval)))
             }
             None if self.statistic == Statistic::Median && !is_range => {
                 let (fewest, each) = match self.is_relative {
@@ -183,13 +183,13 @@ impl Condition {
             return Above {
                 value: mean.mean,
                 interval,
-                of: are_some
+                over: are_some
                     .then(|| format!(" over {} of both", units::counted(mean.pairs as u64, own.each))),
                 is_constant: interval.is_none() && mean.p.is_some(),
                 decided_by: mean.decided_by(count, alpha),
             };
         }
-        let (value, interval, of) = if self.is_relative {
+        let (value, interval, over) = if self.is_relative {
             let scaled: Vec<f64> = values(base).iter().map(|value| self.factor * value).collect();
             let shift = Shift::new(&values(own), &scaled, alpha);
             (shift.median, shift.interval, Some(" (median of all pairs)".to_owned()))
@@ -201,7 +201,7 @@ impl Condition {
         // Ends at ranks approach the median as the error of a mean does.
         let runs = half.map(|half| ((half / value).powi(2) * count as f64).ceil().max(count as f64 + 1.0));
         let decided_by = runs.filter(|runs| *runs < MOST_RUNS as f64).map(|runs| runs as usize);
-        Above { value, interval, of, is_constant: false, decided_by }
+        Above { value, interval, over, is_constant: false, decided_by }
     }
 }
 
@@ -209,8 +209,8 @@ impl Condition {
 struct Above {
     value: f64,
     interval: Option<[f64; 2]>,
-    /// Of which pairs of runs it is, if not of all runs.
-    of: Option<String>,
+    /// The pairs that it is over, in words, if it is not over all runs.
+    over: Option<String>,
     /// Whether it is the same in each run.
     is_constant: bool,
     /// With how many runs the interval would exclude 0.

@@ -69,7 +69,7 @@ impl<'a> Group<'a> {
     ) -> Self {
         // A table's short name depends on the other tables of its group, so compare values as written.
         let written = |run: &Run, key: &Key| key.table(run).or_else(|| key.value(run)).map(str::to_owned);
-        Self::new(comparison, metric, keys, |run, key| Some(spelling.of(&written(run, key)?)))
+        Self::new(comparison, metric, keys, |run, key| Some(spelling.write(&written(run, key)?)))
     }
 
     fn new(
@@ -159,7 +159,7 @@ fn values_of_sweeps<'a>(
 /// The value of a key in a run's spec, with all that is in it; without a spec, that of its sweep.
 fn value_in_spec(run: &Run, key: &Key, spelling: Spelling) -> Option<String> {
     if let Some(value) = run.setting(key.name()) {
-        return Some(spelling.of(value));
+        return Some(spelling.write(value));
     }
     let within = |own: &str| own.strip_prefix(key.name())?.strip_prefix('.').map(str::to_owned);
     let leaves = run
@@ -167,10 +167,11 @@ fn value_in_spec(run: &Run, key: &Key, spelling: Spelling) -> Option<String> {
         .iter()
         .flat_map(|spec| spec.iter())
         .filter(|(own, _)| !is_inferred(own) && !run.is_its_length(own));
-    let leaves = leaves.filter_map(|(own, value)| Some(format!("{} {}", within(own)?, spelling.of(value))));
+    let leaves =
+        leaves.filter_map(|(own, value)| Some(format!("{} {}", within(own)?, spelling.write(value))));
     let leaves = leaves.collect::<Vec<_>>().join("\n");
     match leaves.is_empty() {
-        true => run.written(key.name()).map(|value| spelling.of(value)),
+        true => run.written(key.name()).map(|value| spelling.write(value)),
         false => Some(leaves),
     }
 }
@@ -189,7 +190,7 @@ impl Spelling {
         Self { parts: parts.max().unwrap_or(1) }
     }
 
-    fn of(self, value: &str) -> String {
+    fn write(self, value: &str) -> String {
         value
             .parse::<f64>()
             .map_or_else(|_| last_parts(value, self.parts).to_owned(), |number| format!("{number:?}"))
