@@ -69,7 +69,7 @@ fn sweeps_are_held_against_each_other() {
     let few = Runs::new();
     learned(&few, "a", &[("0.1", "32", &[0.1, 0.2])]);
     let (text, code) = gate("median(validation.loss) > 0.05", &[&few.named("a")]);
-    assert!(text.contains("too few runs for an interval of the median: take 6 or more of each"), "{text}");
+    assert!(text.contains("too few runs for an interval of the median: take 6 or more: "), "{text}");
     assert_eq!(code, Some(0));
     // Equal runs differ by nothing: that is no lack of runs.
     let (text, code) = gate("mean(validation.loss) > baseline", &[&a, &a, "--where", "lr = 0.1"]);
