@@ -20,6 +20,7 @@ import sysconfig
 import tempfile
 import tomllib
 from functools import cached_property
+from numbers import Integral, Real
 from pathlib import Path
 
 __all__ = ["Run", "RunnerError", "compare", "load", "program", "resolve", "run"]
@@ -168,7 +169,7 @@ class Run:
         with its index; else a data frame where pandas is installed, or a dict of lists. The column `class` has the names of
         the training file, as integers where all of them are. Raises RunnerError with the first row that is wrong.
         """
-        place, given = _rows(rows)
+        place, given = _rows(rows, self._marks)
         if any(word == "-o" or word.startswith("--out") for word in options):
             raise ValueError("the predictions are returned: write them with the frame's own `to_csv`")
         done = _done(_call("predict", str(self.path), place, *options, given=given))
@@ -189,7 +190,7 @@ class Run:
         `rows`: as for `predict`, with the target among the columns; absent, the rows that `data.split.test` kept from the run.
         `labels`: those of an array, an array or a file.
         """
-        place, given = (None, None) if rows is None else _rows(rows)
+        place, given = (None, None) if rows is None else _rows(rows, self._marks)
         with tempfile.TemporaryDirectory() as folder:
             if labels is not None:
                 file = labels
@@ -199,6 +200,12 @@ class Run:
                 options = ["--labels", os.fspath(file), *options]
             words = [] if place is None else [place]
             return json.loads(_done(_call("evaluate", str(self.path), *words, "--json", *options, given=given)).stdout)
+
+    @property
+    def _marks(self):
+        """What separates cells, and decimals, in the training file: new rows have to be written like it."""
+        file = self.spec.get("data", {}).get("csv", {})
+        return file.get("delimiter", ","), file.get("decimal", ".")
 
     def weights(self, which="best"):
         """Parameters by name as NumPy arrays: the best ones if the run validated, or the "last"."""
@@ -226,8 +233,7 @@ class Run:
 
 def _begun(command, path, overrides, options):
     """The run that a command begins."""
-    words = [_override(key, value) for key, value in overrides.items()] if isinstance(overrides, dict) else overrides
-    done = _call(command, "-q", os.fspath(path), *words, *options)
+    done = _call(command, "-q", os.fspath(path), *_words(overrides), *options)
     folder = done.stdout.strip()
     run = Run(folder) if folder else None
     if done.returncode != 0:
@@ -246,22 +252,30 @@ def _table(file):
     return pandas.read_csv(file, dtype=dict.fromkeys(_WORDS, "object"))
 
 
-def _rows(rows):
-    """The word by which the program finds rows, and what it reads from its input."""
+def _rows(rows, marks):
+    """The word by which the program finds rows, and what it reads from its input, with these marks between cells and decimals."""
+    delimiter, decimal = marks
     if isinstance(rows, (str, os.PathLike)):
         return os.fspath(rows), None
     if hasattr(rows, "write_csv"):
         # A line without any text is no row, so a missing cell is written as `""`.
-        return "-", rows.write_csv(quote_style="always").encode()
+        comma = {} if decimal == "." else {"decimal_comma": True}
+        return "-", rows.write_csv(separator=delimiter, quote_style="always", **comma).encode()
     if hasattr(rows, "to_csv"):
-        return "-", rows.to_csv(index=False).encode()
+        return "-", rows.to_csv(index=False, sep=delimiter, decimal=decimal).encode()
     if isinstance(rows, dict):
         text = io.StringIO(newline="")
-        lines = csv.writer(text, lineterminator="\n")
+        lines = csv.writer(text, delimiter=delimiter, lineterminator="\n")
         lines.writerow(rows)
-        lines.writerows(zip(*rows.values(), strict=True))
+        columns = [[_cell(value, decimal) for value in column] for column in rows.values()]
+        lines.writerows(zip(*columns, strict=True))
         return "-", text.getvalue().encode()
     return "-", _npy(rows)
+
+
+def _cell(value, decimal):
+    is_number = isinstance(value, Real) and not isinstance(value, Integral)
+    return str(value).replace(".", decimal) if is_number and decimal != "." else value
 
 
 def _npy(values):

@@ -155,6 +155,29 @@ class Runs(unittest.TestCase):
             wanted = wanted or predicted
             self.assertEqual((len(predicted), predicted), (3, wanted), type(frame))
 
+    def test_rows_are_written_like_the_training_file(self):
+        """Semicolons, and decimals after commas, as European spreadsheets have them."""
+        lines = [f"{i / 8};{'ab'[i % 2]};{i % 2 + 0.5}\n" for i in range(40)]
+        spec = (
+            "model.layers = [{ linear = { out_features = 1 } }]\n[optimizer.adam]\nlr = 0.1\n[data.csv]\n"
+            'target = "y"\ncategorical = ["k"]\ndelimiter = ";"\n'
+        )
+        Path("us.csv").write_text("x;k;y\n" + "".join(lines))
+        Path("eu.csv").write_text("x;k;y\n" + "".join(lines).replace(".", ","))
+        Path("us.toml").write_text(spec + 'path = "us.csv"\n')
+        Path("eu.toml").write_text(spec + 'path = "eu.csv"\ndecimal = ","\n')
+        rows = {"x": [0.125, 3], "k": ["a", "b"]}
+        frames = [rows]
+        for package in ("pandas", "polars"):
+            if importlib.util.find_spec(package) is not None:
+                frames.append(importlib.import_module(package).DataFrame(rows, **({"strict": False} if package == "polars" else {})))
+        runs = [runner.run("us.toml"), runner.run("eu.toml", ["seed=0,1"]).trials[0]]
+        wanted = list(runs[0].predict(rows)["prediction"])
+        for run in runs:
+            for frame in frames:
+                self.assertEqual(list(run.predict(frame)["prediction"]), wanted, (run, type(frame)))
+        self.assertEqual(runner.load("runs/eu").evaluate({**rows, "y": [0.5, 1.5]})["rows"], 2)
+
     def test_arrays_and_their_labels(self):
         try:
             import numpy
