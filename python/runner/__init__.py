@@ -151,7 +151,7 @@ class Run:
 
     def table(self, name):
         """A CSV file of the folder: a data frame where pandas is installed, else a dict of lists."""
-        with open(self.path / name, newline="") as file:
+        with open(self.path / name, newline="", encoding="utf-8-sig") as file:
             return _table(file)
 
     def refit(self, overrides=(), options=()):

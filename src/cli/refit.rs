@@ -19,7 +19,7 @@ use crate::{
     host::escape_line,
     predict::moved_source,
     record::command_line,
-    report::{BestRun, find_best_run, run_digest, run_numbers, run_status},
+    report::{BestRun, find_best_run, run_digest, run_numbers, run_status, steps_per_epoch},
     run::{Exit, print_stderr, refuse, warn},
     spec::{self, Data, Length, Loaded, Refit, Spec, ValidateEvery},
 };
@@ -38,7 +38,7 @@ pub fn refit(options: &RefitOptions, begun: Instant) -> Result<Exit, Exit> {
         spec: &spec,
         moved: moved.as_ref(),
         length: length(&spec, &ends),
-        steps_per_epoch: steps_per_epoch(ends.first()).filter(|_| !validates_by_steps(&spec)),
+        steps_per_epoch: steps_per_epoch(&best.folder),
         tests: options.all,
         validates: false,
         infers: false,
@@ -213,12 +213,6 @@ fn length(spec: &Spec, ends: &[End]) -> Length {
         false if is_timed => Length::Steps(mean(|end| end.step)),
         false => Length::OfSpec,
     }
-}
-
-/// The steps of an epoch, if it ended with one.
-fn steps_per_epoch(end: Option<&End>) -> Option<u64> {
-    let steps = end.map(|end| end.step / end.epoch)?;
-    (steps.fract() == 0.0).then_some(steps as u64)
 }
 
 /// What is trained, how long, and which weights count.

@@ -203,7 +203,7 @@ fn allowed(folder: &RunDir, new: &Spec) -> Result<(), Exit> {
     let old = spec::load(&folder.file("spec.toml"), &[]).map_err(|failure| refuse(&failure))?;
     let Some(old) = old.trials.first() else { return Ok(()) };
     if old.spec.changes(new).is_empty() && folder.has_finished() {
-        let hint = "for more of it, name a larger `trainer.max_epochs`, `max_steps` or `max_time` after it; after early stopping, a larger `trainer.early_stopping.patience`";
+        let hint = "for more of it, name a larger `trainer.max_epochs`, `max_steps` or `max_time` after it; after early stopping, a larger `trainer.early_stopping.patience`, or another `stopping_threshold`";
         return Err(Exit::refused(format!("`{}` has finished", folder.path().display()), Some(hint)));
     }
     let Some(changes) = refused_changes(&old.spec, new) else { return Ok(()) };

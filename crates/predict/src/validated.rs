@@ -9,7 +9,7 @@ use super::{
 use crate::{
     data::{Dataset, NewRows, Part, RowOptions},
     report::{OfModel, Pairs, Predicted, RunRows},
-    spec::Metric,
+    spec::{Metric, ValidateEvery},
     train::Scores,
 };
 
@@ -80,12 +80,12 @@ fn predict_validation(trained: &Trained, rows: Part) -> Result<Option<Predicted>
         Ok(())
     };
     let (rows, _) = forward(trained, &mut NewRows::from_part(rows), &mut |_| {}, &mut |_| {}, &mut take)?;
-    let of = format!(
-        "{} validation rows, by {}, after epoch {}",
-        crate::units::count(rows as u64),
-        trained.file,
-        trained.epoch
-    );
+    let step = match trained.spec.trainer.validate_every {
+        ValidateEvery::Epochs(_) => String::new(),
+        ValidateEvery::Steps(_) => format!(", step {}", trained.step),
+    };
+    let rows = crate::units::count(rows as u64);
+    let of = format!("{rows} validation rows, by {}, after epoch {}{step}", trained.file, trained.epoch);
     Ok(Some(match (scores, names) {
         (Scores::Classes(classes), Some(names)) => Predicted::Classes { of, names, counts: classes.counts },
         (Scores::Classes(_), None) => return Ok(None),

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use super::{
     diagnostic::Sources,
     folders::Folders,
+    key::Key,
     overrides,
     points::folder_of,
     problem::{Location, Problem},
@@ -27,6 +28,8 @@ pub(super) const DOC: &str = "another spec, of which this file replaces keys: ta
 pub(super) struct Files {
     pub sources: Sources,
     pub folders: Folders,
+    /// Keys that have taken the place of those of a file that was extended.
+    pub given: Vec<Key>,
 }
 
 impl Files {
@@ -37,7 +40,11 @@ impl Files {
     pub fn extend(&mut self, mut own: Table, chain: &mut Vec<PathBuf>) -> Result<Table, Vec<Problem>> {
         let Some(entry) = own.remove(KEY) else { return Ok(own) };
         let span = entry.node.span;
-        let Value::String(name) = &entry.node.value else {
+        let name = match &entry.node.value {
+            Value::String(name) => Some(name).filter(|name| !name.is_empty()),
+            _ => None,
+        };
+        let Some(name) = name else {
             let message = format!("`{KEY}`: expected the path of a spec, found {}", entry.node.value.found());
             return Err(Problem::new(span.place(), message).into());
         };
@@ -49,7 +56,7 @@ impl Files {
         self.sources.add_base(&path, text);
         self.folders.add_base(folder_of(&path));
         let mut root = self.extend(root?, chain)?;
-        overrides::replace(&mut root, own);
+        self.given.extend(overrides::replace(&mut root, own));
         Ok(root)
     }
 }

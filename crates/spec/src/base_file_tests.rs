@@ -225,6 +225,42 @@ fn mistakes_name_the_file_that_has_them() {
     "#);
 }
 
+/// A key below what a base sweeps as a whole, or one of its points, would be lost in silence.
+#[test]
+fn what_a_sweep_of_the_base_would_replace_is_refused() {
+    let tables = "extends = 'base.toml'\n[sweep.grid]\noptimizer = [{ sgd = { lr = 0.1 } }, { adam = { lr = 0.1 } }]\n";
+    let points = "extends = 'base.toml'\n[sweep]\npoints = [{ seed = 1 }, { seed = 2 }]\n";
+    let folder = Folder::new(&[
+        ("base.toml", BASE),
+        ("tables.toml", tables),
+        ("points.toml", points),
+        ("momentum.toml", "extends = 'tables.toml'\n[optimizer.sgd]\nmomentum = 0.5\n"),
+        ("seed.toml", "extends = 'points.toml'\nseed = 7\n"),
+        (
+            "anew.toml",
+            "extends = 'points.toml'\n[sweep]\npoints = [{ seed = 7 }, { seed = 8 }, { seed = 9 }]\n",
+        ),
+    ]);
+    insta::assert_snapshot!(folder.read("momentum.toml", &[]).unwrap_err(), @r"
+    error: `optimizer.sgd.momentum` would be replaced by every value of the axis `optimizer`
+     --> momentum.toml:2:2
+      |
+    2 | [optimizer.sgd]
+      |  ^^^^^^^^^^^^^^
+      |
+      = hint: leave it out, or give the axis anew in this file's `[sweep]`
+    ");
+    let said = folder.read("seed.toml", &[]).unwrap_err();
+    assert!(
+        said.starts_with(
+            "error: `seed` would be replaced by every value of the axis `seed`\n --> seed.toml:2:1"
+        ),
+        "{said}"
+    );
+    let Loaded::Train(anew) = folder.loaded("anew.toml", &[]) else { panic!("no training") };
+    assert_eq!(anew.trials.len(), 3);
+}
+
 #[test]
 fn a_base_that_cannot_be_taken_is_said_where_it_is_named() {
     let folder = Folder::new(&[

@@ -83,14 +83,15 @@ pub(super) fn load_text(
         return Err(Failure::new(vec![Problem::new(Location::Nowhere, message).hint(hint)]));
     }
     let sources = Sources::new(path, text, overrides, derived);
-    let mut files = Files { sources, folders: Folders::new(folder) };
+    let mut files = Files { sources, folders: Folders::new(folder), given: Vec::new() };
     let extended = parsed.and_then(|root| files.extend(root, &mut vec![path.to_owned()]));
-    let Files { sources, folders } = files;
+    let Files { sources, folders, given } = files;
     let mut root = match extended {
         Ok(root) => root,
         Err(problems) => return Err(Failure::from_problems(problems, sources)),
     };
-    let (keys, mut problems) = overrides::apply(&mut root, overrides);
+    let (mut keys, mut problems) = overrides::apply(&mut root, overrides);
+    keys.extend(given);
     let mut written = root.clone();
     written.close_gaps();
     let sweep = take_sweep(&mut root, &folders, &mut problems);

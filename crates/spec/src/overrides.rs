@@ -217,24 +217,29 @@ fn remove_alternatives(root: &mut Table, given: &[Given]) {
     }
 }
 
-/// Puts the keys of a file in the place of those of `root`, the file that it extends.
-pub(super) fn replace(root: &mut Table, own: Table) {
+/// Puts the keys of a file in the place of those of `root`, the file that it extends. Returns those that have a value.
+pub(super) fn replace(root: &mut Table, own: Table) -> Vec<Key> {
     let mut given = Vec::new();
     list_given(&own, &[], &mut given);
     remove_alternatives(root, &given);
-    for own in &given {
-        let name = own.key.dotted();
-        match own.axes {
+    let mut values = Vec::new();
+    for Given { key, axes: table } in &given {
+        let name = key.dotted();
+        match table {
+            // A table merges with what is there, and is no value.
+            None if given.iter().any(|other| key.is_above(&other.key)) => {}
             None => {
                 remove_axis(root, &name);
+                values.push(key.clone());
             }
             // An axis that stays in its table keeps its condition.
-            Some(table) => AXES.iter().filter(|other| **other != table).for_each(|other| {
+            Some(table) => AXES.iter().filter(|other| *other != table).for_each(|other| {
                 axes(root, other).and_then(|axes| axes.remove(&name));
             }),
         }
     }
     merge(root, own);
+    values
 }
 
 /// The keys, tables and axes that a file gives.

@@ -225,6 +225,8 @@ impl Refit<'_> {
             words.push(format!("~{key}"));
             words.extend(schedule.curve_epochs.map(|_| "~schedule.curve_epochs".to_owned()));
         } else if schedule.interval == Interval::Step
+            // Its final model is as many steps long.
+            && !matches!(trainer.validate_every, ValidateEvery::Steps(_))
             && (trainer.max_steps.is_none() || schedule.curve_epochs.is_some())
         {
             words.push(format!("~{key}"));

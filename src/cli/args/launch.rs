@@ -11,7 +11,7 @@ pub struct LaunchOptions {
     /// Print the script instead of submitting it
     #[arg(long, requires = "launcher")]
     pub dry_run: bool,
-    /// An option of `sbatch`, such as `--sbatch=--partition=gpu`; `launcher.slurm.array`, `time` and `setup` are keys of the spec
+    /// An option of `sbatch`, such as `--sbatch=--partition=gpu`, in place of `launcher.slurm.extra`; `launcher.slurm.array`, `time` and `setup` are keys of the spec
     #[arg(long, value_name = "OPTION", requires = "launcher", allow_hyphen_values = true)]
     sbatch: Vec<String>,
     /// Is a task of a job array: one that is asked to end by SIGUSR1 requeues itself

@@ -156,3 +156,46 @@ fn what_is_not_judged_is_named() {
     let words = "passes\n  2 runs finished without validation loss (#1, 3)\npassed\n";
     assert!(ended.stdout.ends_with(words) && ended.code == Some(0), "{ended:?}");
 }
+
+/// A schedule as long as the run is one setting for runs of 4 and of 8 epochs, also for a run that ended within an epoch.
+#[test]
+fn schedules_as_long_as_their_runs_are_one_setting() {
+    let runs = Runs::new();
+    for (name, epochs) in [("a", 4), ("b", 8)] {
+        learned(&runs, name, &[("0.1", "32", &[0.2, 0.21, 0.22])]);
+        respec(&runs, name, 3, |_, spec| {
+            let t_max = 8 * epochs;
+            format!(
+                "{spec}[data]\nbatch_size = 10\n[trainer]\nmax_epochs = {epochs}\n[schedule]\ninterval = \"step\"\n\
+                 [schedule.cosine]\nt_max = {t_max}\neta_min = 0.0\n"
+            )
+        });
+        for trial in 0..3 {
+            let text = "[data]\nrows_to_train_on = 80\nrows_to_validate_on = 20\n";
+            runs.write(&format!("{name}/S/{trial:03}/environment.toml"), text);
+        }
+        let table = format!("{name}/S/sweep.csv");
+        let rows = fs::read_to_string(runs.path(&table)).unwrap();
+        runs.write(&table, &rows.replace("model.width", "schedule").replace(",32,", ",cosine,"));
+    }
+    let condition = "mean(validation.loss) > 2 * baseline";
+    let ended = gate(&runs, "b", Some("a"), condition);
+    assert!(
+        ended.stdout.contains(" of n 3 against ") && ended.stdout.ends_with("passes\npassed\n"),
+        "{ended:?}"
+    );
+    let ended = |path: String| {
+        let text = fs::read_to_string(runs.path(&path)).unwrap();
+        runs.write(
+            &path,
+            &text.replace("1,finished,cpu,100", "1,diverged,cpu,5").replace(",1,finished,", ",1,diverged,"),
+        );
+    };
+    ended("b/S/001/summary.csv".to_owned());
+    ended("b/S/sweep.csv".to_owned());
+    let ended = gate(&runs, "b", Some("a"), condition);
+    assert!(
+        ended.stdout.contains("1 of 3 runs diverged (#1): fails\n") && ended.code == Some(1),
+        "{ended:?}"
+    );
+}

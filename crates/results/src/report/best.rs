@@ -283,8 +283,15 @@ fn name(run: &Run) -> String {
 }
 
 fn value(run: &Run) -> String {
-    let known = run.number("best_value").zip(run.figure("best_epoch"));
-    known.map(|(value, epoch)| format!("{} in epoch {epoch}", in_words(run, value))).unwrap_or_default()
+    let known = run.number("best_value").zip(place(run));
+    known.map(|(value, place)| format!("{} in {place}", in_words(run, value))).unwrap_or_default()
+}
+
+/// `epoch 7`; `epoch 7, step 135` of a run that validates within its epochs.
+pub(super) fn place(run: &Run) -> Option<String> {
+    let epoch = run.figure("best_epoch")?;
+    let step = run.figure("best_step").filter(|_| run.axis("trainer.validate_every_steps").is_some());
+    Some(step.map_or_else(|| format!("epoch {epoch}"), |step| format!("epoch {epoch}, step {step}")))
 }
 
 fn in_words(run: &Run, value: f64) -> String {

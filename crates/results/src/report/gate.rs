@@ -40,7 +40,7 @@ enum Statistic {
 enum Outcome {
     Passes,
     Fails,
-    /// The condition holds, but there are too few runs to exclude chance.
+    /// The condition holds, but that may be chance.
     Undecided,
 }
 
@@ -114,9 +114,9 @@ impl Condition {
         let compared = format!("{} of n {} against {}{of_base}", word(value), own.samples.len(), word(bound));
         let above = self.above(pair, alpha);
         let is_range = pair.is_in_order();
+        let over = above.over.as_deref().unwrap_or_default();
         let difference = match above.interval {
             Some(interval) => {
-                let over = above.over.as_deref().unwrap_or_default();
                 format!("; difference{over} {}", self.metric.with_interval(above.value, Some(interval)))
             }
             None if self.statistic == Statistic::Median && !is_range => {
@@ -127,7 +127,7 @@ impl Condition {
                 format!("; too few runs for an interval of the median: take {fewest} or more{each}")
             }
             None if above.is_constant => {
-                format!("; the difference is {} in each run", word(above.value))
+                format!("; the difference{over} is {} in each run", word(above.value))
             }
             None => format!("; {}", pair.too_few()),
         };
@@ -139,10 +139,12 @@ impl Condition {
             Some(_) if is_range => (Outcome::Passes, "passes: it is not so on each fold".to_owned()),
             Some(_) => {
                 let each = if self.is_relative { " of each" } else { "" };
-                let more = above.decided_by.map(|count| units::counted(count as u64, "run"));
-                let more = more.map(|runs| format!("; about {runs}{each} would, if the difference stays"));
-                let words = "undecided: the interval does not exclude equality";
-                (Outcome::Undecided, format!("{words}{}", more.unwrap_or_default()))
+                let more = match above.decided_by.map(|count| units::counted(count as u64, "run")) {
+                    Some(runs) => format!("about {runs}{each} would, if the difference stays"),
+                    None => "no number of such runs would, if the difference stays".to_owned(),
+                };
+                let words = format!("undecided: the interval does not exclude equality; {more}");
+                (Outcome::Undecided, words)
             }
             None => (Outcome::Undecided, "undecided".to_owned()),
         };
@@ -308,7 +310,7 @@ pub fn gate(
     verdict.text += &format!("{word}{covered}\n");
     if undecided > 0 {
         let settings = units::counted(undecided as u64, "setting");
-        verdict.warnings.push(format!("too few runs to decide {settings}"));
+        verdict.warnings.push(format!("{settings} undecided"));
     }
     Ok(verdict)
 }
@@ -329,6 +331,12 @@ fn matched(
         return Err(ReportError::query(message, Some("hold runs against a baseline of their own task")));
     }
     let matched = Matched::new(own, base.unwrap_or(own), metric, by)?;
+    let lacks = |group: &Comparison| !group.runs.iter().any(|run| metric.value(run).is_some());
+    let whose = if lacks(own) { "" } else { " of the baseline" };
+    if base.map_or(matched.pairs.is_empty(), |base| lacks(own) || lacks(base)) {
+        let message = format!("no finished run{whose} has {}", metric.name);
+        return Err(ReportError::query(message, Some("`logging.metrics` adds it to later runs")));
+    }
     if let Some(message) = matched.share_nothing() {
         let hint = "`compare` without `--fail-if` ranks the runs of both together";
         return Err(ReportError::query(message, Some(hint)));

@@ -23,7 +23,7 @@ pub(super) struct Matched {
     pub(super) lost: Vec<Lost>,
     /// Runs of `own` and of `base`, of settings that both have, that finished without a value of the metric.
     pub(super) unmeasured: [Vec<usize>; 2],
-    /// Settings with results that `own` alone has, and those that `base` alone has: one run of each.
+    /// Settings that `own` alone has, and those that `base` alone has: one run of each.
     pub(super) alone: [Vec<usize>; 2],
 }
 

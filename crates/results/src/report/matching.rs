@@ -96,10 +96,10 @@ impl<'a> Group<'a> {
         self.places.keys().filter(|values| other.places.contains_key(*values))
     }
 
-    /// A run of each setting with a result that another group lacks.
+    /// A run of each setting that another group lacks, whether or not it has a result.
     pub(super) fn alone(&self, other: &Self) -> Vec<usize> {
-        let alone = self.settings.iter().filter(|(values, _)| !other.places.contains_key(*values));
-        let mut places: Vec<usize> = alone.map(|(_, setting)| setting.places[0]).collect();
+        let alone = self.places.iter().filter(|(values, _)| !other.places.contains_key(*values));
+        let mut places: Vec<usize> = alone.map(|(_, places)| places[0]).collect();
         places.sort_unstable();
         places
     }

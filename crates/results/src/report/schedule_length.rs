@@ -1,9 +1,16 @@
 //! Schedules that are as long as their runs: a length that nobody chose tells no setting from another.
 
+use std::path::Path;
+
 use super::run::Run;
 
 /// Keys of lengths, at the end of `schedule.` or of `schedule.chain.1.`.
 const LENGTHS: [&str; 2] = ["cosine.t_max", "one_cycle.total_steps"];
+
+/// The steps of an epoch of the run in a folder, if that is recorded.
+pub fn steps_per_epoch(folder: &Path) -> Option<u64> {
+    Run::read_or_report(folder, &mut None).steps_per_epoch()
+}
 
 impl Run {
     /// Whether a key of the spec, which the recorded spec always has, says that the schedule lasts as long as the run.
@@ -11,6 +18,17 @@ impl Run {
         let Some(within) = key.strip_prefix("schedule.") else { return false };
         LENGTHS.iter().any(|length| within.ends_with(length))
             && self.ends_with_its_schedule(key) == Some(true)
+    }
+
+    /// The steps of an epoch, by what is recorded when a run begins: it may have ended within one.
+    fn steps_per_epoch(&self) -> Option<u64> {
+        let devices = match self.setting("devices.scaling") {
+            Some("weak") => self.figure("devices_used")?.split(';').count() as u64,
+            _ => 1,
+        };
+        let rows = self.environment_number("data.rows_to_train_on")? as u64;
+        let batch = self.setting("data.batch_size")?.parse::<u64>().ok()?;
+        Some(rows.div_ceil(batch.saturating_mul(devices).max(1)).max(1))
     }
 
     fn ends_with_its_schedule(&self, key: &str) -> Option<bool> {
@@ -22,15 +40,15 @@ impl Run {
         let before =
             (0..stage.unwrap_or(0)).filter_map(|stage| number(&format!("schedule.chain.{stage}.steps")));
         let length = number(key)? + before.sum::<u64>();
-        let of_curve = number("schedule.curve_epochs");
-        let epochs = of_curve.or_else(|| number("trainer.max_epochs"));
-        let total = if self.setting("schedule.interval") == Some("epoch") {
-            epochs?
-        } else if let (Some(steps), None) = (number("trainer.max_steps"), of_curve) {
-            steps
-        } else {
-            let count = |figure: &str| self.figure(figure)?.parse::<u64>().ok();
-            epochs? * count("steps")?.div_ceil(count("epochs").filter(|epochs| *epochs > 0)?)
+        let per_epoch = self.steps_per_epoch()?;
+        let of_epochs = per_epoch.saturating_mul(number("trainer.max_epochs")?);
+        let steps = number("trainer.max_steps").map_or(of_epochs, |most| most.min(of_epochs));
+        let is_by_epoch = self.setting("schedule.interval") == Some("epoch");
+        let total = match (is_by_epoch, number("schedule.curve_epochs")) {
+            (true, Some(epochs)) => epochs,
+            (true, None) => steps.div_ceil(per_epoch),
+            (false, Some(epochs)) => per_epoch.saturating_mul(epochs),
+            (false, None) => steps,
         };
         Some(length == total)
     }

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use super::{
     ReportError,
-    best::BestSetting,
+    best::{self, BestSetting},
     comparison::Comparison,
     configurations::{FINISHED, STOPPED},
     find::{Found, find_one, latest},
@@ -137,8 +137,8 @@ pub(super) fn progress(run: &Run, is_over: bool) -> String {
     }
     if let Some(value) = run.learned(run.monitor()) {
         let value = value.parse().map_or_else(|_| value.to_owned(), units::number);
-        let epoch = run.figure("best_epoch").map(|epoch| format!(" in epoch {epoch}")).unwrap_or_default();
-        parts.push(format!("best {} {value}{epoch}", run.monitor().replace('.', " ")));
+        let place = best::place(run).map(|place| format!(" in {place}")).unwrap_or_default();
+        parts.push(format!("best {} {value}{place}", run.monitor().replace('.', " ")));
     }
     match (is_over, run.status.as_str()) {
         (false, _) => {}

@@ -58,7 +58,7 @@ impl Resumed {
         }
         if facts.step == trial.steps && folder.has_finished() {
             let steps = units::counted(facts.step, "step");
-            let hint = "for more of it, name a larger `trainer.max_epochs`, `max_steps` or `max_time` after it; after early stopping, a larger `trainer.early_stopping.patience`";
+            let hint = "for more of it, name a larger `trainer.max_epochs`, `max_steps` or `max_time` after it; after early stopping, a larger `trainer.early_stopping.patience`, or another `stopping_threshold`";
             return refuse(format!("`{path}` has taken all its steps: {steps}"), hint);
         }
         let stopped = trial.spec.trainer.early_stopping.clone().and_then(|rule| {

@@ -40,7 +40,7 @@ use super::{
     problem::{Location, Problem},
     read_seed,
     reader::{Fields, Item, Read},
-    tree::{Node, Span, Table, Value},
+    tree::{FIRST_BASE, Node, Span, Table, Value},
 };
 
 /// Schema text of the table.
@@ -280,18 +280,26 @@ impl Sweep {
         problem
     }
 
-    /// Reports keys of the command line that the sweep would silently replace: by an axis whose values are
-    /// whole tables, or by `points`.
+    /// Reports keys of the command line, or of a file that extends the sweep's, which the sweep would silently replace: by an axis
+    /// whose values are whole tables, or by `points`.
     pub(super) fn check_overrides(&self, keys: &[Key], problems: &mut Vec<Problem>) {
         for key in keys {
             let name = key.dotted();
-            let is_lost = |axis: &&Key| axis.is_above(key) || axis.dotted() == name;
+            let source = key.span().map_or(0, |span| span.source);
+            let is_argument = key.span().is_some_and(Span::is_argument);
+            let is_of_base = |axis: &Key| {
+                axis.span().is_some_and(|axis| axis.source >= FIRST_BASE && axis.source > source)
+            };
+            let is_lost = |axis: &&Key| {
+                (axis.is_above(key) || axis.dotted() == name) && (is_argument || is_of_base(axis))
+            };
             if let Some(axis) = self.keys().find(is_lost) {
                 let axis = axis.dotted();
                 let message = format!("`{name}` would be replaced by every value of the axis `{axis}`");
-                let hint = match axis == name {
-                    true => format!("leave the argument out, or take `{name}` out of `sweep.points`"),
-                    false => format!("set `{axis}` instead, or change the values of the axis"),
+                let hint = match (is_argument, axis == name) {
+                    (true, true) => format!("leave the argument out, or take `{name}` out of `sweep.points`"),
+                    (true, false) => format!("set `{axis}` instead, or change the values of the axis"),
+                    (false, _) => "leave it out, or give the axis anew in this file's `[sweep]`".to_owned(),
                 };
                 problems.push(Problem::new(key.place(), message).hint(hint));
             }

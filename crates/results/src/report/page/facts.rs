@@ -3,7 +3,10 @@
 use std::path::Path;
 
 use super::{Content, html::Html, predicted::Predicted, table};
-use crate::{report::run::Run, units};
+use crate::{
+    report::{best, run::Run},
+    units,
+};
 
 /// Maximum classes that are listed.
 const MOST_CLASSES: usize = 10;
@@ -54,14 +57,8 @@ impl Content<'_> {
 
     /// Which rows the confusion matrix of a run's folder counts.
     pub(super) fn rows_of_confusion(&self, rows: u64) -> String {
-        let run = &self.comparison.runs[0];
-        let (unit, column) = match run.axis("trainer.validate_every_steps") {
-            None => ("epoch", "best_epoch"),
-            Some(_) => ("step", "best_step"),
-        };
-        let best = run.figure(column);
-        let weights =
-            best.map(|best| format!(", by the best weights, after {unit} {best}")).unwrap_or_default();
+        let place = best::place(&self.comparison.runs[0]);
+        let weights = place.map(|place| format!(", by the best weights, after {place}")).unwrap_or_default();
         format!("{} validation rows{weights}", units::count(rows))
     }
 }

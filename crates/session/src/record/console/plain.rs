@@ -57,8 +57,9 @@ pub(super) fn share(header: &Header, progress: &Progress) -> f64 {
 #[derive(Default)]
 pub(super) struct PrintInterval {
     last_s: f64,
-    /// The step of the last line of a validation.
+    /// The step and the epoch of the last line of a validation.
     last_step: u64,
+    last_epoch: u64,
 }
 
 /// Seconds between two lines of progress: a twentieth of a short time limit.
@@ -83,13 +84,14 @@ impl PrintInterval {
         let is_last_epoch = row.epoch >= header.epochs_planned;
         let is_apart = row.step.saturating_sub(self.last_step) >= header.steps_planned / LINES
             || is_last_epoch && row.step >= header.steps_planned;
-        let by_count = (row.epoch.is_multiple_of(stride) || is_last_epoch) && is_apart;
+        let is_next = row.epoch / stride > self.last_epoch / stride || stride == 1;
+        let by_count = (is_next || is_last_epoch) && is_apart;
         let by_time = header
             .max_time_s
             .is_some_and(|most| row.elapsed_s - self.last_s >= between_s(header) || row.elapsed_s >= most);
         let due = by_count || by_time;
         if due {
-            (self.last_s, self.last_step) = (row.elapsed_s, row.step);
+            (self.last_s, self.last_step, self.last_epoch) = (row.elapsed_s, row.step, row.epoch);
         }
         due
     }
@@ -147,6 +149,22 @@ mod tests {
         };
         let printed: Vec<u64> = (10..=1000).step_by(10).chain([1003]).filter(is_due).collect();
         assert_eq!(printed, (1..=20).map(|n| n * 50).chain([1003]).collect::<Vec<u64>>());
+    }
+
+    /// Few of the validations by steps are in an epoch whose number is a multiple of another.
+    #[test]
+    fn validations_by_steps_of_many_epochs_have_twenty_lines() {
+        let header = Header { epochs_planned: 400, steps_planned: 2400, ..sample::header() };
+        for every in [9, 41] {
+            let mut pace = PrintInterval::default();
+            let is_due = |&step: &u64| {
+                let row =
+                    ValidationRow { step, epoch: step.div_ceil(6), rows: 1, ..ValidationRow::default() };
+                pace.validation_is_due(&header, &row)
+            };
+            let printed = (every..2400).step_by(every as usize).chain([2400]).filter(is_due).count();
+            assert!((18..=21).contains(&printed), "{every}: {printed}");
+        }
     }
 
     #[test]
