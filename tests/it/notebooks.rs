@@ -39,7 +39,6 @@ fn blocks_run_in_a_notebook() {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     // The output has the learning rates, five epochs, four of the runs, and the best of six.
     assert!(text.contains("0.30") && text.contains("\n5 ") && text.contains("shape: (6, 3)"), "{text}");
-    assert!(text.contains("{'optimizer.sgd.lr': '0.3'} "), "{text}");
 }
 
 /// The Parquet file has the values of the CSV, with types and nulls.

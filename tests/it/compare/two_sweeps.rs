@@ -41,8 +41,8 @@ fn sweeps_are_held_against_each_other() {
     fail if mean(validation.loss) > 1.05 * baseline
       lr 0.01 width 32: 0.06152 of n 6 against 0.06414 = 1.05 * 0.06108 of n 6; difference -0.0026 [-0.0048, -0.0004]: passes
       lr 0.1 width 32: 0.08110 of n 6 against 0.06414 = 1.05 * 0.06108 of n 6; difference 0.0170 [0.0158, 0.0181]: fails
-      1 setting that the baseline lacks (#8)
-      baseline: 1 setting that these runs lack (#8)
+      1 setting that the baseline lacks (#2)
+      baseline: 1 setting that these runs lack (#2)
     failed: the intervals of 2 settings cover 97.5 % each, 95 % together
     ");
     assert_eq!(code, Some(1));
@@ -50,7 +50,7 @@ fn sweeps_are_held_against_each_other() {
     insta::assert_snapshot!(text, @"
     fail if mean(validation.loss) > 1.05 * baseline
       width 32: 0.06804 of n 6 against 0.06414 = 1.05 * 0.06108 of n 6; difference 0.0039 [0.0024, 0.0054]; means over 3 combinations of the other axes against 2, which may decide it: fails
-      baseline: 1 setting that these runs lack (#8)
+      baseline: 1 setting that these runs lack (#2)
     failed
     ");
     assert_eq!(code, Some(1));
