@@ -102,7 +102,7 @@ fn what_has_no_validations_has_no_plateau() {
             Some(2),
             "error: `schedule.plateau`: a plateau follows validations, and the final model has none\n  \
              = hint: `'~schedule'` after RUN trains at a constant rate, and `'~schedule.plateau' \
-             'schedule.multi_step={ milestones = [800, 1200] }'` reduces it after so many steps\n"
+             'schedule.multi_step={ milestones = [800, 1200] }'` reduces it after the steps that you name\n"
         )
     );
     for others in [&["~schedule"][..], &["~schedule.plateau", "schedule.multi_step={ milestones = [8, 12] }"]]

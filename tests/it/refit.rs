@@ -325,7 +325,7 @@ fn a_sweep_that_has_not_finished_is_said_to_be_so() {
     assert!(printed[0].ends_with("; not finished: 1 of 3 trials"), "{printed:?}");
 }
 
-/// Of the options that it shares with `run`, those that mean another thing say so.
+/// The help of an option that `run` has, too, says where it means something else here.
 #[test]
 fn help_tells_what_resume_takes() {
     let help = Sandbox::new("").runner(&["refit", "--help"]).stdout;

@@ -87,7 +87,7 @@ impl Refit<'_> {
                 format!("`{key}`: a plateau follows validations, and the final model has none"),
                 format!(
                     "`'~schedule'` after RUN trains at a constant rate, and `'~{key}' \
-                     'schedule.multi_step={{ milestones = [800, 1200] }}'` reduces it after so many steps"
+                     'schedule.multi_step={{ milestones = [800, 1200] }}'` reduces it after the steps that you name"
                 ),
             ]);
         }
