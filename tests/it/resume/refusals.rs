@@ -29,7 +29,7 @@ fn a_run_goes_on_by_its_own_spec() {
         &place,
         &run,
         &[],
-        "error: `RUN` has finished\n  = hint: for more of it, name a larger `trainer.max_epochs`, `max_steps` or `max_time` after it; after early stopping, a larger `trainer.early_stopping.patience`\n",
+        "error: `RUN` has finished\n  = hint: for more of it, name a larger `trainer.max_epochs`, `max_steps` or `max_time` after it; after early stopping, a larger `trainer.early_stopping.patience`, or another `stopping_threshold`\n",
     );
     refused(
         &place,
