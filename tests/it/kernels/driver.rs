@@ -54,7 +54,7 @@ impl Order {
 #[derive(Debug)]
 pub struct Driver {
     library: Library,
-    pub context: usize,
+    context: usize,
     module: usize,
 }
 
@@ -110,22 +110,14 @@ impl Driver {
 
     /// Device memory with these elements.
     pub fn holding<T: Copy>(&self, numbers: &[T]) -> Memory<'_> {
-        self.try_holding(numbers).unwrap()
-    }
-
-    /// Like `holding`, but returns the driver's status on failure.
-    pub fn try_holding<T: Copy>(&self, numbers: &[T]) -> Result<Memory<'_>, Status> {
         let bytes = size_of_val(numbers).max(1);
         let mut address = 0;
         let allocate = self.function::<unsafe extern "C" fn(*mut u64, usize) -> Status>("cuMemAlloc_v2");
         // SAFETY: the pointer is to a live variable.
-        let status = unsafe { allocate(&mut address, bytes) };
-        if status != 0 {
-            return Err(status);
-        }
+        checked("cuMemAlloc_v2", unsafe { allocate(&mut address, bytes) });
         let memory = Memory { driver: self, address };
         memory.write(numbers);
-        Ok(memory)
+        memory
     }
 
     /// Copies four numbers from pinned memory, and changes one before or after the copy is waited for.
