@@ -6,14 +6,14 @@ use super::{
     ReportError,
     answer::{more, p_value},
     apart::{Apart, SWEEPS},
-    caveats::SAME_ROWS,
+    caveats::{SAME_ROWS, other_rows},
     comparison::Comparison,
     difference_of_means::ALPHA,
     export::{Format, written},
     grid::{self, Column},
     grouping::distinct,
     key::short,
-    matched::{Matched, OTHER_ROWS, Pair},
+    matched::{Matched, Pair},
     metric::Metric,
     notes::{IN_ORDER, last_epoch},
     order::{Direction, Question},
@@ -69,8 +69,8 @@ impl<'a> Against<'a> {
         }
         let pairs: Vec<_> = matched.pairs.iter().map(|pair| [&pair.base, &pair.own]).collect();
         let apart = Apart::new(&matched.keys, &pairs, [base, own], &metric);
-        let has_other_rows = apart.task.is_none() && metric.is_learned && matched.have_other_rows(own, base);
-        let rows = has_other_rows.then(|| format!("{OTHER_ROWS} (first; second): {SAME_ROWS}"));
+        let has_other_rows = apart.task.is_none() && matched.have_other_rows();
+        let rows = has_other_rows.then(|| format!("{} (first; second): {SAME_ROWS}", other_rows(2)));
         let task = apart.task.iter().cloned().chain(rows);
         let are_tasks = apart.task.is_some() || has_other_rows;
         let tested = |pair: &Pair| pair.difference.p.filter(|_| !are_tasks);

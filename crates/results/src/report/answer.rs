@@ -140,6 +140,14 @@ impl Comparison {
             words.push(format!("{why} it from {}{}{lost}", named(first), units::and_more(more.len())));
         }
         words.extend(self.ahead(ranking, &apart));
+        let others: Vec<&Candidate> = ranking.of_other_rows().collect();
+        if let [first, more @ ..] = &others[..] {
+            let named = self.numbered(&first.places);
+            words.push(format!(
+                "not comparable with {named}{}, judged by other rows",
+                units::and_more(more.len())
+            ));
+        }
         if words.is_empty() {
             let next = &ranking.settings[1];
             let next = format!("of which {} is next{}", self.numbered(&next.places), apart(next));

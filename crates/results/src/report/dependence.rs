@@ -97,7 +97,7 @@ pub(super) fn sample_of(runs: &[Run], places: &[usize], metric: &Metric) -> &'st
 /// What the validation rows of a run are known by, among the runs of a task.
 type ValidationRows<'a> = [&'a str; 2];
 
-/// The validation rows of each seed, where they are recorded: several of one with several folds.
+/// The validation rows of each seed, where they are known: several of one with several folds.
 fn rows_by_seed<'a>(runs: &'a [Run], places: &[usize]) -> Vec<(String, BTreeSet<ValidationRows<'a>>)> {
     let own = places.iter().map(|&place| &runs[place]);
     let known = own.filter_map(|run| {
@@ -107,19 +107,35 @@ fn rows_by_seed<'a>(runs: &'a [Run], places: &[usize]) -> Vec<(String, BTreeSet<
     grouped(known).into_iter().map(|(seed, rows)| (seed, rows.into_iter().collect())).collect()
 }
 
-/// Whether two settings validate on different rows, so that these may make their difference. Seeds that both have must have the same
-/// rows in both. If they share no seed, each may have splits of its own, of which its values are a sample; one split is none.
-pub(super) fn have_other_rows(own: (&[Run], &[usize]), other: (&[Run], &[usize])) -> bool {
-    let [own, other] = [own, other].map(|(runs, places)| rows_by_seed(runs, places));
-    let differ = |own: &BTreeSet<_>, other: &BTreeSet<_>| !own.is_subset(other) && !other.is_subset(own);
-    let rows_of = |seed: &str| other.iter().find(|(own, _)| own == seed).map(|(_, rows)| rows);
-    let shared: Vec<_> = own.iter().filter_map(|(seed, rows)| Some((rows, rows_of(seed)?))).collect();
-    if !shared.is_empty() {
-        return shared.into_iter().any(|(own, other)| differ(own, other));
+/// The validation rows by which a setting is judged, by seed; empty where they are not known, or do not judge it.
+#[derive(Clone, Debug, Default)]
+pub(super) struct JudgingRows(Vec<(String, BTreeSet<[String; 2]>)>);
+
+impl JudgingRows {
+    /// Those of the runs of a setting. The rows that train say how well a model fits them, and times are of no rows.
+    pub(super) fn new(runs: &[Run], places: &[usize], metric: &Metric) -> Self {
+        if !metric.is_learned || metric.is_fit() {
+            return Self::default();
+        }
+        let owned = |rows: BTreeSet<ValidationRows<'_>>| rows.iter().map(|own| own.map(str::to_owned)).collect();
+        Self(rows_by_seed(runs, places).into_iter().map(|(seed, rows)| (seed, owned(rows))).collect())
     }
-    let are_one = |all: &[(String, BTreeSet<_>)]| distinct(all.iter().map(|(_, rows)| rows)).len() == 1;
-    let [all, of_other] = [&own, &other].map(|all| all.iter().flat_map(|(_, rows)| rows).copied().collect());
-    (are_one(&own) || are_one(&other)) && differ(&all, &of_other)
+
+    /// Whether two settings are judged by different rows, so that these may make their difference. Seeds that both have must have
+    /// the same rows in both. If they share no seed, each may have splits of its own, of which its values are a sample; one split
+    /// is none.
+    pub(super) fn differ(&self, other: &Self) -> bool {
+        let differ = |own: &BTreeSet<_>, other: &BTreeSet<_>| !own.is_subset(other) && !other.is_subset(own);
+        let rows_of = |seed: &str| other.0.iter().find(|(own, _)| own == seed).map(|(_, rows)| rows);
+        let mut shared =
+            self.0.iter().filter_map(|(seed, rows)| Some((rows, rows_of(seed)?))).peekable();
+        if shared.peek().is_some() {
+            return shared.any(|(own, other)| differ(own, other));
+        }
+        let are_one = |own: &Self| distinct(own.0.iter().map(|(_, rows)| rows)).len() == 1;
+        let all = |own: &Self| own.0.iter().flat_map(|(_, rows)| rows).cloned().collect();
+        (are_one(self) || are_one(other)) && differ(&all(self), &all(other))
+    }
 }
 
 impl Run {

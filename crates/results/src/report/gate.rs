@@ -3,13 +3,13 @@
 
 use super::{
     ReportError,
-    caveats::SAME_ROWS,
+    caveats::{SAME_ROWS, other_rows},
     comparison::Comparison,
     configurations::FINISHED,
     dependence::Dependence,
     difference_of_means::{ALPHA, MOST_RUNS, MeanDifference, Sample},
     filter::Operator,
-    matched::{Matched, OTHER_ROWS, Pair},
+    matched::{Matched, Pair},
     matching::lost_in_words,
     metric::Metric,
     rank_shift::{Shift, fewest_each},
@@ -341,8 +341,8 @@ fn matched(
         let hint = "`compare` without `--fail-if` ranks the runs of both together";
         return Err(ReportError::query(message, Some(hint)));
     }
-    match learned.is_some_and(|base| matched.have_other_rows(own, base)) {
-        true => Err(ReportError::query(OTHER_ROWS, Some(SAME_ROWS))),
+    match base.is_some() && matched.have_other_rows() {
+        true => Err(ReportError::query(other_rows(2), Some(SAME_ROWS))),
         false => Ok(matched),
     }
 }

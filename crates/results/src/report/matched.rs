@@ -4,7 +4,6 @@ use super::{
     ReportError,
     caveats::caveats,
     comparison::Comparison,
-    dependence::have_other_rows,
     difference_of_means::MeanDifference,
     key::{Key, short},
     matching::{Group, Spelling, axes_of_both, lost_in_words},
@@ -13,8 +12,6 @@ use super::{
 };
 use crate::units;
 
-/// What two groups of different validation rows are.
-pub(super) const OTHER_ROWS: &str = "2 tasks, whose metrics are not comparable: the validation rows differ";
 /// Settings that two groups share.
 pub(super) struct Matched {
     pub(super) keys: Vec<String>,
@@ -56,6 +53,7 @@ impl Pair {
     /// Why there is no interval for the difference.
     pub(super) fn too_few(&self) -> &'static str {
         match self.own.samples.len().max(self.base.samples.len()) {
+            _ if self.own.is_of_other_rows(&self.base) => "other validation rows: no interval",
             1 => "one run each: no interval",
             _ if self.is_in_order() && self.difference.pairs == 0 => "they share no folds: no range",
             _ => "too few runs for an interval",
@@ -133,10 +131,8 @@ impl Matched {
     }
 
     /// Whether a setting validates on other rows in one group than in the other: that is another task.
-    pub(super) fn have_other_rows(&self, own: &Comparison, base: &Comparison) -> bool {
-        let is_so =
-            |pair: &Pair| have_other_rows((&own.runs, &pair.own.places), (&base.runs, &pair.base.places));
-        self.pairs.iter().any(is_so)
+    pub(super) fn have_other_rows(&self) -> bool {
+        self.pairs.iter().any(|pair| pair.own.is_of_other_rows(&pair.base))
     }
 
     /// Sentences on what the intervals of both groups do not say.
