@@ -186,7 +186,7 @@ impl<'a> Against<'a> {
     /// Sentences about settings some of whose runs have no result.
     pub fn lost(&self) -> Vec<String> {
         let lost = self.matched.lost_in_words([self.own, self.base], ["second: ", "first: "]);
-        let mut lines: Vec<String> = lost.into_iter().map(|(_, words)| words).collect();
+        let mut lines: Vec<String> = lost.into_iter().map(|lost| lost.words).collect();
         let more = lines.len().saturating_sub(MOST_LOST);
         lines.truncate(MOST_LOST);
         lines.extend(

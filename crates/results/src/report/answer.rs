@@ -11,7 +11,7 @@ use super::{
     grid::{self, Column},
     grouping::distinct,
     key::short,
-    matching::lost_in_words,
+    matching::{lost_in_words, without_another},
     metric::{Metric, Valued},
     notes::{is_of_last_epoch, notes},
     order::{BESIDE, Question},
@@ -177,14 +177,18 @@ impl Comparison {
     /// `, but of #3 2 of 5 runs diverged (#3, 8)`: how those runs of a setting ended that have no result; nothing of those that are
     /// still to end.
     fn but_lost(&self, ranking: &Ranking, setting: &Candidate, name: &str) -> String {
-        const TO_COME: [&str; 5] = [FINISHED, PLANNED, RUNNING, "waiting", "skipped"];
+        const TO_COME: [&str; 7] =
+            [FINISHED, PLANNED, RUNNING, "waiting", "skipped", "interrupted", UNFINISHED];
         let is_own = |run: &Run| {
             let mut values = ranking.keys.iter().zip(&setting.values);
             values.all(|(key, value)| run.axis(key).unwrap_or("-") == value)
         };
         let is_lost = |run: &Run| !TO_COME.contains(&&*run.status) && is_own(run);
         let lost = ranking.left_out.iter().copied().filter(|&place| is_lost(&self.runs[place]));
-        let lost: Vec<usize> = lost.collect();
+        let mut lost: Vec<usize> = lost.collect();
+        if ranking.metric.is_learned {
+            lost = without_another(self, lost, &setting.places);
+        }
         match lost.len() {
             0 => String::new(),
             count => format!(", but of {name} {}", lost_in_words(self, &lost, count + setting.places.len())),

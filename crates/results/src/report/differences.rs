@@ -160,11 +160,16 @@ pub(super) fn keep_telling(keys: &mut Vec<String>, runs: &[&Run]) {
     keys.retain(|key| kept.contains(key));
 }
 
-/// Spec keys that differ. A run whose kind does not have a key is not counted as differing.
+/// Spec keys that differ. A run whose kind does not have a key is not counted as differing. Where every schedule that has a length
+/// is as long as its run, that length follows from other keys.
 pub(super) fn spec(runs: &[Run]) -> Vec<Difference> {
     let tables: Vec<(usize, &Leaves)> =
         runs.iter().enumerate().filter_map(|(place, run)| Some((place + 1, run.spec.as_ref()?))).collect();
     let mut found = differences(&tables, |_| true);
+    found.retain(|own| {
+        let mut lengths = own.values.iter().filter(|(value, _)| value.is_some()).flat_map(|(_, places)| places);
+        !lengths.all(|place| runs[place - 1].is_its_length(&own.key))
+    });
     for difference in &mut found {
         let kind = |place: &usize| runs[place - 1].kind();
         let (with, without): (Vec<_>, Vec<_>) =

@@ -44,6 +44,16 @@ pub(super) struct Lost {
     pub(super) with_result: [usize; 2],
 }
 
+/// Runs of a setting of one of the groups that have no result.
+pub(super) struct Unjudged {
+    /// The group's number.
+    pub(super) group: usize,
+    /// `lr 0.1: baseline: 5 of 8 runs diverged (#0, 2)`.
+    pub(super) words: String,
+    /// Whether they are still to end.
+    pub(super) is_under_way: bool,
+}
+
 impl Pair {
     /// Whether samples of one of the two are of folds in the order of rows.
     pub(super) fn is_in_order(&self) -> bool {
@@ -145,9 +155,9 @@ impl Matched {
         self.words(&pair.own.values)
     }
 
-    /// A line on each setting of a group some of whose runs have no result, with the group's number: `lr 0.1: NAME5 of 8 runs
-    /// diverged (#0, 2)`, by the names of `own` and of `base`.
-    pub(super) fn lost_in_words(&self, groups: [&Comparison; 2], names: [&str; 2]) -> Vec<(usize, String)> {
+    /// For each setting of a group some of whose runs have no result those that ended, and those that are under way, by the names of
+    /// `own` and of `base`.
+    pub(super) fn lost_in_words(&self, groups: [&Comparison; 2], names: [&str; 2]) -> Vec<Unjudged> {
         let of_pair = |pair: &'_ Pair, group: usize| [&pair.own, &pair.base][group].places.len();
         let pairs = self
             .pairs
@@ -157,11 +167,16 @@ impl Matched {
         let lines = pairs.chain(lost).flat_map(|(values, without, with)| {
             let name = self.words(values);
             let name = if name.is_empty() { name } else { format!("{name}: ") };
-            let is_some = |group: &usize| !without[*group].is_empty();
-            [0, 1].into_iter().filter(is_some).map(move |group| {
+            [0, 1].into_iter().flat_map(move |group| {
                 let all = with[group] + without[group].len();
-                let words = lost_in_words(groups[group], &without[group], all);
-                (group, format!("{name}{}{words}", names[group]))
+                let is_to_end = |place: &usize| groups[group].is_under_way(*place);
+                let (to_end, ended): (Vec<usize>, Vec<usize>) = without[group].iter().partition(|own| is_to_end(own));
+                let parts = [(ended, false), (to_end, true)].into_iter().filter(|(places, _)| !places.is_empty());
+                let name = name.clone();
+                parts.map(move |(places, is_under_way)| {
+                    let words = lost_in_words(groups[group], &places, all);
+                    Unjudged { group, words: format!("{name}{}{words}", names[group]), is_under_way }
+                })
             })
         });
         lines.collect()
