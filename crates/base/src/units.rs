@@ -157,8 +157,8 @@ pub fn percent(share: f64) -> String {
     let percent = share * 100.0;
     let rest = 100.0 - percent;
     if (1e-9..0.05).contains(&rest) {
-        // Almost all is not all: two digits of what is missing.
-        let digits = (1.0 - rest.log10().floor()) as usize;
+        // Almost all is not all.
+        let digits = -rest.log10().floor() as usize;
         format!("{percent:.digits$} %")
     } else if percent.abs() >= 9.995 || percent == 0.0 {
         format!("{percent:.1} %")

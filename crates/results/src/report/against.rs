@@ -6,7 +6,7 @@ use super::{
     ReportError,
     answer::{more, p_value},
     apart::{Apart, SWEEPS},
-    caveats::{SAME_ROWS, other_rows},
+    caveats::{OTHER_ROWS, SAME_ROWS},
     comparison::Comparison,
     difference_of_means::ALPHA,
     export::{Format, written},
@@ -70,7 +70,7 @@ impl<'a> Against<'a> {
         let pairs: Vec<_> = matched.pairs.iter().map(|pair| [&pair.base, &pair.own]).collect();
         let apart = Apart::new(&matched.keys, &pairs, [base, own], &metric);
         let has_other_rows = apart.task.is_none() && matched.have_other_rows();
-        let rows = has_other_rows.then(|| format!("{} (first; second): {SAME_ROWS}", other_rows(2)));
+        let rows = has_other_rows.then(|| format!("2 {OTHER_ROWS} (first; second): {SAME_ROWS}"));
         let task = apart.task.iter().cloned().chain(rows);
         let are_tasks = apart.task.is_some() || has_other_rows;
         let tested = |pair: &Pair| pair.difference.p.filter(|_| !are_tasks);

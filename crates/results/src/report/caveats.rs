@@ -20,9 +20,7 @@ pub(super) const SAME_ROWS: &str =
 const MOST_TASKS: usize = 4;
 
 /// What settings of different validation rows are.
-pub(super) fn other_rows(tasks: usize) -> String {
-    format!("{tasks} tasks, whose metrics are not comparable: the validation rows differ")
-}
+pub(super) const OTHER_ROWS: &str = "tasks, whose metrics are not comparable: the validation rows differ";
 
 /// Columns of what the rows that trained a model say of it.
 const FIT: [&str; 3] = ["epoch_train_loss", "final_train_loss", "final_train_accuracy"];
@@ -56,9 +54,11 @@ impl Comparison {
     /// judged by the same rows.
     fn rows_apart(&self, settings: &[Candidate]) -> Option<String> {
         let mut tasks: Vec<Vec<&Candidate>> = Vec::new();
+        let mut others = 0;
         for setting in settings {
-            match tasks.iter_mut().find(|task| !task[0].is_of_other_rows(setting)) {
-                Some(task) => task.push(setting),
+            match tasks.iter().position(|task| !task[0].is_of_other_rows(setting)) {
+                Some(task) => tasks[task].push(setting),
+                None if tasks.len() == MOST_TASKS => others += 1,
                 None => tasks.push(vec![setting]),
             }
         }
@@ -68,9 +68,15 @@ impl Comparison {
         let numbers = |task: &Vec<&Candidate>| {
             self.numbers(&task.iter().map(|setting| setting.places[0]).collect::<Vec<_>>())
         };
-        let more = units::and_more(tasks.len().saturating_sub(MOST_TASKS));
-        let named: Vec<String> = tasks.iter().take(MOST_TASKS).map(numbers).collect();
-        Some(format!("{} ({}{more}): {SAME_ROWS}", other_rows(tasks.len()), named.join("; ")))
+        let named = tasks.iter().map(numbers).collect::<Vec<_>>().join("; ");
+        let (count, others) = match others {
+            0 => (tasks.len().to_string(), String::new()),
+            more => (
+                format!("{} or more", tasks.len() + 1),
+                format!("; {}", units::counted(more, "more setting")),
+            ),
+        };
+        Some(format!("{count} {OTHER_ROWS} ({named}{others}): {SAME_ROWS}"))
     }
 }
 

@@ -3,7 +3,7 @@
 
 use super::{
     ReportError,
-    caveats::{SAME_ROWS, other_rows},
+    caveats::{OTHER_ROWS, SAME_ROWS},
     comparison::Comparison,
     configurations::FINISHED,
     dependence::Dependence,
@@ -350,7 +350,7 @@ fn matched(
         return Err(ReportError::query(message, Some(hint)));
     }
     match base.is_some() && matched.have_other_rows() {
-        true => Err(ReportError::query(other_rows(2), Some(SAME_ROWS))),
+        true => Err(ReportError::query(format!("2 {OTHER_ROWS}"), Some(SAME_ROWS))),
         false => Ok(matched),
     }
 }

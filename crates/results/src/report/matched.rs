@@ -170,8 +170,10 @@ impl Matched {
             [0, 1].into_iter().flat_map(move |group| {
                 let all = with[group] + without[group].len();
                 let is_to_end = |place: &usize| groups[group].is_under_way(*place);
-                let (to_end, ended): (Vec<usize>, Vec<usize>) = without[group].iter().partition(|own| is_to_end(own));
-                let parts = [(ended, false), (to_end, true)].into_iter().filter(|(places, _)| !places.is_empty());
+                let (to_end, ended): (Vec<usize>, Vec<usize>) =
+                    without[group].iter().partition(|own| is_to_end(own));
+                let parts =
+                    [(ended, false), (to_end, true)].into_iter().filter(|(places, _)| !places.is_empty());
                 let name = name.clone();
                 parts.map(move |(places, is_under_way)| {
                     let words = lost_in_words(groups[group], &places, all);

@@ -10,15 +10,12 @@ use super::{
     grouping::{distinct, grouped},
     key::Key,
     metric::Metric,
+    pairs::compare_with_best,
     run::{Run, SAME_AS, varies_setting},
     seed_means::fold,
     setting_name::named,
-    student::holm,
 };
 use crate::run::{Ranked, order, samples as of_seeds};
-
-/// With more pairs, only those with the best setting are tested; all others count as behind them, which makes p larger.
-const MOST_PAIRS: usize = 1_000_000;
 
 /// A setting's values of some keys.
 pub(super) type Values = Vec<Option<String>>;
@@ -238,9 +235,7 @@ impl Ranking {
     /// Settings that are not significantly worse than the best, without those that are ahead or of other rows.
     pub(super) fn rivals(&self) -> impl Iterator<Item = &Candidate> {
         let is_rival = |setting: &&Candidate| {
-            !self.is_ahead(setting)
-                && !setting.is_told_apart()
-                && !self.settings[0].is_of_other_rows(setting)
+            !self.is_ahead(setting) && !setting.is_told_apart() && !self.settings[0].is_of_other_rows(setting)
         };
         self.settings.iter().skip(1).filter(is_rival)
     }
@@ -299,7 +294,7 @@ impl Candidate {
         if self.is_of_other_rows(other) { difference.untested() } else { difference }
     }
 
-    fn p_of_difference(&self, other: &Self) -> Option<f64> {
+    pub(super) fn p_of_difference(&self, other: &Self) -> Option<f64> {
         MeanDifference::p_of(&self.samples, &other.samples, self.dependence.or(other.dependence))
     }
 
@@ -362,41 +357,6 @@ fn sorted(settings: Vec<Candidate>, metric: &Metric) -> Vec<Candidate> {
     let order = order(&ranked, metric.is_learned, &|value| metric.cost(value));
     let mut settings: Vec<Option<Candidate>> = settings.into_iter().map(Some).collect();
     order.into_iter().filter_map(|place| settings[place].take()).collect()
-}
-
-/// Computes the differences from the first setting, and returns the number of pairs among which the first was
-/// found; pairs of other rows are none.
-fn compare_with_best(settings: &mut [Candidate]) -> usize {
-    let repeated = settings.iter().filter(|setting| setting.samples.len() > 1).count();
-    let Some((best, others)) = settings.split_first_mut() else { return 0 };
-    for other in others.iter_mut() {
-        other.difference = Some(other.minus(best, 1.0));
-    }
-    if best.is_in_order() {
-        return 0;
-    }
-    let pairs = repeated * repeated.saturating_sub(1) / 2;
-    // Pairs with the best setting come first; the others are needed only for their ranks.
-    let all: Vec<&Candidate> = std::iter::once(&*best).chain(&*others).collect();
-    // A single value has no spread: of 100,000 settings with one each there is nothing to test.
-    let several: Vec<usize> = (0..all.len()).filter(|&own| all[own].samples.len() > 1).collect();
-    let firsts = several.iter().filter(|&&own| pairs <= MOST_PAIRS || own == 0);
-    let tested = firsts.flat_map(|&i| several.iter().filter(move |&&j| j > i).map(move |&j| (i, j)));
-    let mut apart = 0;
-    let tested = tested.filter(|&(i, j)| {
-        let is_apart = all[i].is_of_other_rows(all[j]);
-        apart += usize::from(is_apart);
-        !is_apart
-    });
-    let tested = tested.filter_map(|(i, j)| Some(((i, j), all[j].p_of_difference(all[i])?)));
-    let (tested, p): (Vec<(usize, usize)>, Vec<f64>) = tested.unzip();
-    let pairs = pairs - apart;
-    for ((i, j), p) in tested.into_iter().zip(holm(&p, pairs)) {
-        if i == 0 {
-            others[j - 1].p = Some(p);
-        }
-    }
-    pairs
 }
 
 impl Comparison {
