@@ -177,6 +177,12 @@ mod tests {
     use super::*;
 
     #[test]
+    fn almost_all_is_not_all() {
+        let words = [1.0, 0.999_966_7, 0.9996, 0.9994, 1.0 - 1e-15, 0.05, 1.5].map(percent);
+        assert_eq!(words, ["100.0 %", "99.997 %", "99.96 %", "99.9 %", "100.0 %", "5.00 %", "150.0 %"]);
+    }
+
+    #[test]
     fn four_digits_that_matter() {
         let words =
             [0.0, 0.000_102_34, 9.999_96, 1234.4, 123_456.0, 1.234e-7, 1e12, -0.5, f64::NAN].map(number);

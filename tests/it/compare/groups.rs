@@ -30,12 +30,12 @@ fn groups_are_exported_and_pivoted() {
     assert!(lines[1].starts_with("0.01,12,6,0.06129") && lines[2].starts_with("0.1,6,6,0.0810"), "{text}");
     assert_eq!(lines[1].split(',').nth(4), Some("95 %"));
     insta::assert_snapshot!(ran(&["--where", "repeat = 0 and width = 32", "--export", "latex"]).stdout, @r"
-    \begin{tabular}{rrrr}
+    \begin{tabular}{rrr}
     \toprule
-    \# & lr & validation loss & vs best \\
+    lr & validation loss & vs best \\
     \midrule
-    1 & 0.01 & 0.06000 & best \\
-    0 & 0.1 & 0.08100 & +0.02100 \\
+    0.01 & 0.06000 & best \\
+    0.1 & 0.08100 & +0.02100 \\
     \bottomrule
     \end{tabular}
     ");
