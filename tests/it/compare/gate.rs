@@ -212,7 +212,9 @@ fn what_is_equal_in_each_run_is_decided() {
         (ended.code, ended.stdout.lines().nth(1).unwrap_or_default().to_owned())
     };
     let words = "  lr 0.1 width 32: 0.2100 of n 3 against 0.2100 = 1 * 0.2100 of n 3; the difference is 0 in each run: ";
-    for (condition, code, word) in [(">=", 1, "fails"), ("<=", 1, "fails"), (">", 0, "passes"), ("<", 0, "passes")] {
+    for (condition, code, word) in
+        [(">=", 1, "fails"), ("<=", 1, "fails"), (">", 0, "passes"), ("<", 0, "passes")]
+    {
         let expected = (Some(code), format!("{words}{word}"));
         assert_eq!(judged(&format!("mean(validation.loss) {condition} baseline")), expected);
     }
@@ -236,7 +238,10 @@ fn runs_under_way_are_undecided() {
     assert_eq!((ended.code, &*ended.stderr), (Some(0), "warning: 1 setting undecided\n"));
     drop(lock);
     let ended = gate(&runs, "a", None, condition);
-    assert!(ended.stdout.contains("1 of 3 runs unfinished (#4): fails\n") && ended.code == Some(1), "{ended:?}");
+    assert!(
+        ended.stdout.contains("1 of 3 runs unfinished (#4): fails\n") && ended.code == Some(1),
+        "{ended:?}"
+    );
 }
 
 /// Times of virtual devices say nothing of real ones, whether or not the machines are the same.

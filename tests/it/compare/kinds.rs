@@ -98,7 +98,10 @@ fn lengths_of_schedules_that_follow_their_runs_are_no_axis() {
     assert!(text.contains(" batch_size ") && !text.contains("t_max"), "{text}");
     add(&place, &[SGD, "data.batch_size=16"]);
     let text = compare(&place, &[]);
-    assert!(text.contains("  cosine  ") && text.contains("  constant  ") && !text.contains("t_max"), "{text}");
+    assert!(
+        text.contains("  cosine  ") && text.contains("  constant  ") && !text.contains("t_max"),
+        "{text}"
+    );
     // One that somebody chose is.
     add(&place, &[SGD, "schedule={cosine={t_max=3}}", "data.batch_size=16"]);
     assert!(compare(&place, &[]).contains("cosine(t_max 3)"), "{}", compare(&place, &[]));

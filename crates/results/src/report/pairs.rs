@@ -1,9 +1,30 @@
 //! Compares settings in pairs: differences from the best, and p-values that allow for its choice among all.
 
-use super::{ranking::Candidate, student::holm};
+use super::{
+    ReportError,
+    comparison::Comparison,
+    metric::Metric,
+    ranking::{Candidate, Ranking},
+    student::holm,
+};
 
 /// With more pairs, only those with the best setting are tested; all others count as behind them, which makes p larger.
 const MOST_PAIRS: usize = 1_000_000;
+
+impl Ranking {
+    /// Ranks the runs at `places`, folded over everything except the keys of `by`, or over seeds if there are
+    /// none, and compares each setting with the best.
+    pub(super) fn new(
+        comparison: &Comparison,
+        places: &[usize],
+        metric: &Metric,
+        by: &[String],
+    ) -> Result<Self, ReportError> {
+        let mut ranking = Self::sorted(comparison, places, metric, by)?;
+        ranking.pairs = compare_with_best(&mut ranking.settings);
+        Ok(ranking)
+    }
+}
 
 /// Computes the differences from the first setting, and returns the number of pairs among which the first was
 /// found; pairs of other rows are none.

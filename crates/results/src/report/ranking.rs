@@ -10,7 +10,6 @@ use super::{
     grouping::{distinct, grouped},
     key::Key,
     metric::Metric,
-    pairs::compare_with_best,
     run::{Run, SAME_AS, varies_setting},
     seed_means::fold,
     setting_name::named,
@@ -67,20 +66,8 @@ pub(super) struct Ranking {
 }
 
 impl Ranking {
-    /// Ranks the runs at `places`, folded over everything except the keys of `by`, or over seeds if there are
-    /// none, and compares each setting with the best.
-    pub(super) fn new(
-        comparison: &Comparison,
-        places: &[usize],
-        metric: &Metric,
-        by: &[String],
-    ) -> Result<Self, ReportError> {
-        let mut ranking = Self::sorted(comparison, places, metric, by)?;
-        ranking.pairs = compare_with_best(&mut ranking.settings);
-        Ok(ranking)
-    }
-
-    /// The same without differences and p-values, which take long for many settings.
+    /// Ranks the runs at `places`, folded over everything except the keys of `by`, or over seeds if there are none. Differences from the
+    /// best and p-values take long for many settings: [`Ranking::new`] has them, too.
     pub(super) fn sorted(
         comparison: &Comparison,
         places: &[usize],

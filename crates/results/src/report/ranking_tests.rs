@@ -5,7 +5,7 @@ use rand_xoshiro::{
     rand_core::{Rng, SeedableRng},
 };
 
-use super::*;
+use super::{super::pairs::compare_with_best, *};
 
 fn setting(values: Vec<f64>) -> Candidate {
     Candidate {
