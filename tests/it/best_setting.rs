@@ -175,7 +175,7 @@ fn the_model_of_a_sweep_is_that_of_its_best_trial() {
     let best = trial(&sweep, 2);
     let (said, model) = export(&sweep.0.display().to_string(), &of_sweep);
     let words = format!(
-        "run: {best}, the best trial: #2 lr 0.1, validation loss 0.4 [0.0, 2.0], n 2\nweights: best."
+        "run: {best}, the best trial: #2 lr 0.1, validation loss 0.38 [0.00, 1.96], n 2\nweights: best."
     );
     assert!(said.starts_with(&words), "{said}");
     let (said, of_trial) = export(&best, &of_trial);

@@ -200,6 +200,12 @@ fn settings_of_other_validation_rows_are_no_rivals() {
     let data = |seed: u32| format!("[data.split]\nseed = {seed}\n[trainer]\nmax_epochs = {seed}\n");
     sweep(&runs, "a", &data(7), |_| (20, 80, "a".to_owned()));
     sweep(&runs, "b", &data(8), |_| (20, 80, "b".to_owned()));
+    // Runs of equal times and values are copies.
+    for trial in 0..10 {
+        let path = format!("b/S/{trial:03}/summary.csv");
+        let summary = fs::read_to_string(runs.path(&path)).unwrap();
+        runs.write(&path, &summary.replace(",100,0.5,", ",100,0.6,"));
+    }
     let text = runs.answer(&["a", "b"], 120);
     let words = [
         "not comparable with #0 B and 1 more, judged by other rows\n",
@@ -217,7 +223,7 @@ fn unrecorded_rows_are_those_of_the_spec() {
     for (name, data) in [
         ("a", "[data.csv]\nvalidation_fraction = 0.2\n"),
         ("b", "[data.split]\nvalidation = 0.18\ntest = 0.1\n"),
-        ("c", "[data.split]\nvalidation = 0.2\nseed = 7\n"),
+        ("c", "[data.csv]\ntarget = \"y\"\n[data.split]\nvalidation = 0.2\nseed = 7\n"),
     ] {
         sweep(&runs, name, data, |seed| (20, 80, seed.to_string()));
         (0..10).for_each(|trial| {

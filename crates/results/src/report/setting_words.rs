@@ -11,9 +11,9 @@ use super::{
 pub(super) struct SettingWords<'a> {
     metric: &'a Metric,
     shown: &'a [&'a Candidate],
-    /// Of each that is shown, its value with its interval.
+    /// The value of each with its interval.
     pub(super) values: Vec<String>,
-    /// Of each that is shown, its difference from the best; `None` of the best.
+    /// The difference of each from the best; `None` for the best itself.
     pub(super) differences: Vec<Option<String>>,
 }
 
