@@ -18,7 +18,7 @@ const SPEC: &str = "
 /// What trials 0 to 3 came to: the luckiest is trial 1, of the setting with the worse mean.
 const VALUES: [&str; 4] = ["0.5", "0.125", "0.25", "0.75"];
 
-const BEST: &str = "best: #2 lr 0.1, validation loss 0.4 [0.0, 2.0], n 2";
+const BEST: &str = "best: #2 lr 0.1, validation loss 0.38 [0.00, 1.96], n 2";
 
 /// A sweep whose trials have these best values.
 fn sweep(place: &Sandbox, values: &[&str]) -> Folder {
@@ -150,7 +150,8 @@ fn tables_that_differ_in_a_seed_are_settings_of_their_own() {
     assert!(compared.starts_with("best: #2 split seed 2, validation loss 0.19 "), "{compared}");
     assert!(compared.lines().any(|line| others(&line)), "{compared}");
     assert!(
-        compared.contains("\n  settings validate on different rows, which may be what tells them apart: "),
+        compared.contains("judged by other rows\n")
+            && compared.contains(" validation rows differ (#2; #0): "),
         "{compared}"
     );
     assert!(compared.contains("\n  seeds validate on the same rows: "), "{compared}");
@@ -174,7 +175,7 @@ fn the_model_of_a_sweep_is_that_of_its_best_trial() {
     let best = trial(&sweep, 2);
     let (said, model) = export(&sweep.0.display().to_string(), &of_sweep);
     let words = format!(
-        "run: {best}, the best trial: #2 lr 0.1, validation loss 0.4 [0.0, 2.0], n 2\nweights: best."
+        "run: {best}, the best trial: #2 lr 0.1, validation loss 0.38 [0.00, 1.96], n 2\nweights: best."
     );
     assert!(said.starts_with(&words), "{said}");
     let (said, of_trial) = export(&best, &of_trial);
@@ -190,7 +191,7 @@ fn a_deleted_trial_does_not_count() {
     let folder = sweep.0.display().to_string();
     let status = place.runner(&["status", &folder]).stdout;
     assert_eq!(status.lines().nth(1), Some("4 trials: 3 finished, 1 deleted"), "{status}");
-    let best = "best: #1 lr 0.2, validation loss 0.4 [0.0, 4.4], n 2";
+    let best = "best: #1 lr 0.2, validation loss 0.4375 [0.0000, 4.4082], n 2";
     assert_eq!(status.lines().nth(2), Some(best), "{status}");
     let compared = place.runner(&["compare", &folder]).stdout;
     assert!(
@@ -219,7 +220,7 @@ fn clean_keeps_what_compare_calls_best() {
     let runs = runs.to_str().unwrap();
     let compared = ran(&["compare", runs]);
     assert!(
-        compared.starts_with("best: #0 ") && compared.contains(" lr 0.1, validation loss 0.4 "),
+        compared.starts_with("best: #0 ") && compared.contains(" lr 0.1, validation loss 0.3750 "),
         "{compared}"
     );
     let shown = ran(&["clean", "--runs-dir", runs, "--keep-best", "1", "--yes"]);

@@ -181,6 +181,9 @@ fn a_run_that_lives_stays() {
             assert!(begun.elapsed() < LIMIT, "{}", clean());
             std::thread::sleep(Duration::from_millis(20));
         }
+        // It is none of the best, of which as many are kept.
+        let best = runs.0.runner(&["clean", "--keep-best", "5"]).stdout;
+        assert_eq!(best, "nothing to remove\nkept: 1 running\n");
         drop(live);
         assert!(clean().contains("\n1 folder, "), "{}", clean());
     }

@@ -155,7 +155,12 @@ pub fn two_sizes(needed: u64, there: u64) -> [String; 2] {
 /// `93.4 %`, `0.42 %`.
 pub fn percent(share: f64) -> String {
     let percent = share * 100.0;
-    if percent.abs() >= 9.995 || percent == 0.0 {
+    let rest = 100.0 - percent;
+    if (1e-9..0.05).contains(&rest) {
+        // Almost all is not all.
+        let digits = -rest.log10().floor() as usize;
+        format!("{percent:.digits$} %")
+    } else if percent.abs() >= 9.995 || percent == 0.0 {
         format!("{percent:.1} %")
     } else {
         format!("{percent:.2} %")
@@ -170,6 +175,12 @@ pub fn factor(ratio: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn almost_all_is_not_all() {
+        let words = [1.0, 0.999_966_7, 0.9996, 0.9994, 1.0 - 1e-15, 0.05, 1.5].map(percent);
+        assert_eq!(words, ["100.0 %", "99.997 %", "99.96 %", "99.9 %", "100.0 %", "5.00 %", "150.0 %"]);
+    }
 
     #[test]
     fn four_digits_that_matter() {

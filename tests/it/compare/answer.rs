@@ -182,7 +182,7 @@ fn fewer_seeds_are_not_the_best() {
     let runs = Runs::new();
     learned(&runs, "a", &[("0.1", "32", &[0.4441]), ("0.01", "32", &[0.42543, 0.4800])]);
     insta::assert_snapshot!(runs.answer(&["a"], 120), @r"
-    best: #1 lr 0.01, validation loss 0.45 [0.11, 0.80], n 2;
+    best: #1 lr 0.01, validation loss 0.4527 [0.1060, 0.7994], n 2;
       one shared seed cannot tell it from #0 (paired difference +0.01867)
       RUNS/a/S/001
 

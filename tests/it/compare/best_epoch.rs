@@ -51,12 +51,12 @@ fn exports_have_all_metrics_of_the_best_epoch() {
     let end = |line: usize| csv.lines().nth(line).unwrap().rsplit(',').take(2).collect::<Vec<_>>().join(" ");
     assert_eq!([end(0), end(1)], ["final_train_accuracy best_validation_loss", "0.5 0.4"]);
     insta::assert_snapshot!(export(&["latex", "--metric", "f1"]), @r"
-    \begin{tabular}{rrrr}
+    \begin{tabular}{rrr}
     \toprule
-    \# & lr & validation f1 & vs best \\
+    lr & validation f1 & vs best \\
     \midrule
-    1 & 0.1 & 0.6250 & best \\
-    2 & 0.2 & 0.5000 & $-$0.1250 \\
+    0.1 & 0.6250 & best \\
+    0.2 & 0.5000 & $-$0.1250 \\
     \bottomrule
     \end{tabular}
     ");

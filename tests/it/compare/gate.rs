@@ -2,7 +2,9 @@
 
 use std::fs;
 
-use super::{Runs, answer::learned};
+use runner::record::RunLock;
+
+use super::{FACTS, Facts, Runs, answer::learned};
 use crate::process::{Ended, Sandbox};
 
 fn gate(runs: &Runs, own: &str, base: Option<&str>, condition: &str) -> Ended {
@@ -197,4 +199,57 @@ fn schedules_as_long_as_their_runs_are_one_setting() {
         ended.stdout.contains("1 of 3 runs diverged (#1): fails\n") && ended.code == Some(1),
         "{ended:?}"
     );
+}
+
+/// `>=` holds where both are equal in each run, and `>` does not.
+#[test]
+fn what_is_equal_in_each_run_is_decided() {
+    let runs = Runs::new();
+    let settings: &[(&str, &str, &[f64])] = &[("0.1", "32", &[0.2, 0.21, 0.22])];
+    ["a", "b"].iter().for_each(|name| learned(&runs, name, settings));
+    let judged = |condition: &str| {
+        let ended = gate(&runs, "b", Some("a"), condition);
+        (ended.code, ended.stdout.lines().nth(1).unwrap_or_default().to_owned())
+    };
+    let words = "  lr 0.1 width 32: 0.2100 of n 3 against 0.2100 = 1 * 0.2100 of n 3; the difference is 0 in each run: ";
+    for (condition, code, word) in
+        [(">=", 1, "fails"), ("<=", 1, "fails"), (">", 0, "passes"), ("<", 0, "passes")]
+    {
+        let expected = (Some(code), format!("{words}{word}"));
+        assert_eq!(judged(&format!("mean(validation.loss) {condition} baseline")), expected);
+    }
+}
+
+/// A run that a process works on may still end well: its setting is undecided, while one that was killed fails.
+#[test]
+fn runs_under_way_are_undecided() {
+    let runs = Runs::new();
+    learned(&runs, "a", &[("0.1", "32", &[0.2, 0.21, 0.22]), ("0.2", "32", &[0.3, 0.31, 0.33])]);
+    let folder = runs.path("a/S/004");
+    runs.write("a/S/004/summary.csv", "run,status\n4,running\n");
+    runs.write("a/S/004/metrics.csv", "epoch,step,split,loss\n");
+    let table = fs::read_to_string(runs.path("a/S/sweep.csv")).unwrap();
+    runs.write("a/S/sweep.csv", &table.replace(",2,finished,004,", ",2,planned,004,"));
+    let condition = "mean(validation.loss) > 0.5";
+    let lock = RunLock::take(&folder).unwrap().unwrap();
+    let ended = gate(&runs, "a", None, condition);
+    let words = "  lr 0.1 width 32: 1 of 3 runs running (#4): undecided\n";
+    assert!(ended.stdout.contains(words) && ended.stdout.contains("\nundecided"), "{ended:?}");
+    assert_eq!((ended.code, &*ended.stderr), (Some(0), "warning: 1 setting undecided\n"));
+    drop(lock);
+    let ended = gate(&runs, "a", None, condition);
+    assert!(
+        ended.stdout.contains("1 of 3 runs unfinished (#4): fails\n") && ended.code == Some(1),
+        "{ended:?}"
+    );
+}
+
+/// Times of virtual devices say nothing of real ones, whether or not the machines are the same.
+#[test]
+fn times_of_virtual_devices_have_a_warning() {
+    let runs = Runs::new();
+    runs.run("a", &Facts { devices: "virtual:0", ..FACTS });
+    let ended = gate(&runs, "a", None, "mean(steps_per_s) < 1");
+    assert!(ended.stderr.contains("virtual"), "{ended:?}");
+    assert!(!gate(&runs, "a", None, "mean(validation.loss) > 100").stderr.contains("virtual"));
 }

@@ -30,12 +30,12 @@ fn groups_are_exported_and_pivoted() {
     assert!(lines[1].starts_with("0.01,12,6,0.06129") && lines[2].starts_with("0.1,6,6,0.0810"), "{text}");
     assert_eq!(lines[1].split(',').nth(4), Some("95 %"));
     insta::assert_snapshot!(ran(&["--where", "repeat = 0 and width = 32", "--export", "latex"]).stdout, @r"
-    \begin{tabular}{rrrr}
+    \begin{tabular}{rrr}
     \toprule
-    \# & lr & validation loss & vs best \\
+    lr & validation loss & vs best \\
     \midrule
-    1 & 0.01 & 0.06000 & best \\
-    0 & 0.1 & 0.08100 & +0.02100 \\
+    0.01 & 0.06000 & best \\
+    0.1 & 0.08100 & +0.02100 \\
     \bottomrule
     \end{tabular}
     ");
@@ -93,7 +93,7 @@ fn folded_axes_are_no_seeds() {
         settings.iter().enumerate().map(|(i, s)| (s.0, s.1, if i == 3 { &s.2[..1] } else { s.2 })).collect();
     learned(&runs, "b", &lacking);
     insta::assert_snapshot!(answer("b"), @r"
-    best: #0 lr 0.1, validation loss 0.44 [0.38, 0.50], n 2;
+    best: #0 lr 0.1, validation loss 0.4400 [0.3765, 0.5035], n 2;
       one shared seed cannot tell it from #1 (paired difference +0.008200)
       RUNS/b/S/000
 
@@ -169,7 +169,7 @@ fn keys_are_those_of_the_task() {
     let text = runs.answer(&["a", "linreg"], 120);
     assert!(
         text.starts_with(
-            "2 tasks, whose losses are not comparable: data.csv.target differs (#0, 1 A; #4 B)\n"
+            "2 tasks, whose losses are not comparable: data.csv.target differs (#0 A, #1 A; #4 B)\n"
         ),
         "{text}"
     );

@@ -88,3 +88,38 @@ fn schedules_are_named_and_none_is_constant() {
     let kind = compare(&place, &["--where", "schedule = exponential"]);
     assert!(kind.contains("exponential(interval step)") && !kind.contains("constant"), "{kind}");
 }
+
+/// A schedule as long as its run is one, whatever the batch size; the length that follows is no axis and no difference.
+#[test]
+fn lengths_of_schedules_that_follow_their_runs_are_no_axis() {
+    let cosine = "schedule={cosine={}}";
+    let place = place(&[&[SGD, cosine, "data.batch_size=16"], &[SGD, cosine, "data.batch_size=32"]]);
+    let text = compare(&place, &["--detail"]);
+    assert!(text.contains(" batch_size ") && !text.contains("t_max"), "{text}");
+    add(&place, &[SGD, "data.batch_size=16"]);
+    let text = compare(&place, &[]);
+    assert!(
+        text.contains("  cosine  ") && text.contains("  constant  ") && !text.contains("t_max"),
+        "{text}"
+    );
+    // One that somebody chose is.
+    add(&place, &[SGD, "schedule={cosine={t_max=3}}", "data.batch_size=16"]);
+    assert!(compare(&place, &[]).contains("cosine(t_max 3)"), "{}", compare(&place, &[]));
+}
+
+/// Each key that only some runs have is shown, an early stopping by its patience, and a setting is named by what it has.
+#[test]
+fn keys_that_some_runs_lack_are_shown() {
+    let stopping = "trainer.early_stopping={metric=\"validation.loss\",patience=3}";
+    let place = place(&[
+        &[SGD, "schedule={plateau={patience=2}}"],
+        &[SGD, "schedule={chain=[{steps=2,linear={start_factor=0.1,total_iters=2}},{cosine={}}]}"],
+        &[SGD, "trainer.validate_every_steps=1", stopping],
+    ]);
+    let text = compare(&place, &[]);
+    for key in ["schedule", "patience", "validate_every_epochs", "validate_every_steps"] {
+        assert!(text.contains(&format!("  {key}  ")), "{key}: {text}");
+    }
+    assert!(!text.contains(" metric ") && !text.contains("restore_best"), "{text}");
+    assert!(!text.lines().next().unwrap().contains(" -"), "{text}");
+}

@@ -191,3 +191,53 @@ fn a_ranking_by_training_loss_is_of_fit() {
     let words = "\n  train loss is fit to the rows that train, and no prediction of others (`data.split.validation=0.2` sets rows aside)\n  RUNS";
     assert!(text.starts_with("best: #0 lr 0.1, train loss 0.330 ") && text.contains(words), "{text}");
 }
+
+/// In a ranking, too, nothing is tested between settings of other validation rows. By scipy 1.17, `stats.ttest_rel` of OWN and OTHER
+/// gives p 0.00287; of six pairs the two of the same rows count.
+#[test]
+fn settings_of_other_validation_rows_are_no_rivals() {
+    let runs = Runs::new();
+    let data = |seed: u32| format!("[data.split]\nseed = {seed}\n[trainer]\nmax_epochs = {seed}\n");
+    sweep(&runs, "a", &data(7), |_| (20, 80, "a".to_owned()));
+    sweep(&runs, "b", &data(8), |_| (20, 80, "b".to_owned()));
+    // Runs of equal times and values are copies.
+    for trial in 0..10 {
+        let path = format!("b/S/{trial:03}/summary.csv");
+        let summary = fs::read_to_string(runs.path(&path)).unwrap();
+        runs.write(&path, &summary.replace(",100,0.5,", ",100,0.6,"));
+    }
+    let text = runs.answer(&["a", "b"], 120);
+    let words = [
+        "not comparable with #0 B and 1 more, judged by other rows\n",
+        "\n  2 tasks, whose metrics are not comparable: the validation rows differ (#0 A, #5 A; #0 B, #5 B): the same seeds, and",
+        "; p by Holm, 2 pairs\n",
+    ];
+    words.iter().for_each(|words| assert!(text.contains(words), "{words}: {text}"));
+    assert_eq!(text.matches(" 0.006 ").count(), 1, "{text}");
+}
+
+/// Runs that do not record their rows: the fractions of their specs give the same share, 20/80, and a line says so.
+#[test]
+fn unrecorded_rows_are_those_of_the_spec() {
+    let runs = Runs::new();
+    for (name, data) in [
+        ("a", "[data.csv]\nvalidation_fraction = 0.2\n"),
+        ("b", "[data.split]\nvalidation = 0.18\ntest = 0.1\n"),
+        ("c", "[data.csv]\ntarget = \"y\"\n[data.split]\nvalidation = 0.2\nseed = 7\n"),
+    ] {
+        sweep(&runs, name, data, |seed| (20, 80, seed.to_string()));
+        (0..10).for_each(|trial| {
+            fs::remove_file(runs.path(&format!("{name}/S/{trial:03}/environment.toml"))).unwrap()
+        });
+    }
+    let words =
+        "share (Nadeau and Bengio, 2003), by the fractions of the spec where runs do not record their rows\n";
+    for name in ["a", "b"] {
+        let text = runs.answer(&[name], 120);
+        let drawn = "validation loss 0.33 [0.28, 0.38], n 5;\n  better than all others, of which #5 is next (paired difference 0.038 \
+                     [0.014, 0.062], p 0.012)";
+        assert!(text.contains(drawn) && text.contains(words), "{text}");
+    }
+    let text = runs.answer(&["c"], 120);
+    assert!(text.contains(&format!("\n  {SAME_ROWS}")) && !text.contains("Nadeau"), "{text}");
+}

@@ -173,6 +173,8 @@ fn a_heat_map_has_room_for_the_names_of_its_axes() {
     let files = fs::read_dir(place.path().join("figures")).unwrap().map(|entry| entry.unwrap().path());
     let map = files.into_iter().find(|path| path.to_string_lossy().contains("-by-")).unwrap();
     let drawing = fs::read_to_string(map).unwrap();
+    let heading = "train loss by a_name_of_many_characters and another_name_of_as_many_characters: the stronger the colour, the better</text>";
+    assert!(drawing.contains(heading), "{drawing}");
     let number = |rest: &str| rest.split(['"', ' ', ')']).next().unwrap().parse::<f64>().unwrap();
     let size = |name: &str| number(drawing.split_once(name).unwrap().1);
     // The upright name is centred there.

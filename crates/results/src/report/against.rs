@@ -6,14 +6,14 @@ use super::{
     ReportError,
     answer::{more, p_value},
     apart::{Apart, SWEEPS},
-    caveats::SAME_ROWS,
+    caveats::{OTHER_ROWS, SAME_ROWS},
     comparison::Comparison,
     difference_of_means::ALPHA,
     export::{Format, written},
     grid::{self, Column},
     grouping::distinct,
     key::short,
-    matched::{Matched, OTHER_ROWS, Pair},
+    matched::{Matched, Pair},
     metric::Metric,
     notes::{IN_ORDER, last_epoch},
     order::{Direction, Question},
@@ -69,8 +69,8 @@ impl<'a> Against<'a> {
         }
         let pairs: Vec<_> = matched.pairs.iter().map(|pair| [&pair.base, &pair.own]).collect();
         let apart = Apart::new(&matched.keys, &pairs, [base, own], &metric);
-        let has_other_rows = apart.task.is_none() && metric.is_learned && matched.have_other_rows(own, base);
-        let rows = has_other_rows.then(|| format!("{OTHER_ROWS} (first; second): {SAME_ROWS}"));
+        let has_other_rows = apart.task.is_none() && matched.have_other_rows();
+        let rows = has_other_rows.then(|| format!("2 {OTHER_ROWS} (first; second): {SAME_ROWS}"));
         let task = apart.task.iter().cloned().chain(rows);
         let are_tasks = apart.task.is_some() || has_other_rows;
         let tested = |pair: &Pair| pair.difference.p.filter(|_| !are_tasks);
@@ -186,7 +186,7 @@ impl<'a> Against<'a> {
     /// Sentences about settings some of whose runs have no result.
     pub fn lost(&self) -> Vec<String> {
         let lost = self.matched.lost_in_words([self.own, self.base], ["second: ", "first: "]);
-        let mut lines: Vec<String> = lost.into_iter().map(|(_, words)| words).collect();
+        let mut lines: Vec<String> = lost.into_iter().map(|lost| lost.words).collect();
         let more = lines.len().saturating_sub(MOST_LOST);
         lines.truncate(MOST_LOST);
         lines.extend(

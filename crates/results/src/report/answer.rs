@@ -7,16 +7,16 @@ use super::{
     ReportError,
     comparison::Comparison,
     configurations::FINISHED,
-    difference_of_means::MeanDifference,
     grid::{self, Column},
     grouping::distinct,
     key::short,
-    matching::lost_in_words,
-    metric::{Metric, Valued},
+    matching::{lost_in_words, without_another},
+    metric::Metric,
     notes::{is_of_last_epoch, notes},
     order::{BESIDE, Question},
     ranking::{Candidate, Ranking},
     run::{PLANNED, RUNNING, Run, UNFINISHED, varies_setting},
+    setting_words::SettingWords,
     statistics::Estimate,
 };
 use crate::{host::escape_line, units};
@@ -31,16 +31,16 @@ impl Comparison {
         let rankings = self.rankings(question)?;
         for ranking in &rankings {
             let mut text = if rankings.len() > 1 { self.task_name(ranking) } else { String::new() };
-            text += &self.verdict(ranking, width);
+            let shown = self.shown_settings(ranking, question)?;
+            text += &self.verdict(ranking, &shown, width);
             text.extend(self.caveats_of(ranking).iter().map(|words| format!("  {words}\n")));
             text += &self.best_run(ranking);
             text += &self.repeat_it(ranking);
             text += &self.better_stopped(ranking);
-            text += &self.ranked_table(ranking, question, width)?;
+            text += &self.ranked_table(ranking, &shown, question, width)?;
             text += &notes(self, ranking);
             text += &self.uneven(ranking);
             text += &self.left_out(ranking);
-            let shown = self.shown_settings(ranking, question)?;
             text += &self.input_lines(shown.iter().flat_map(|setting| setting.places.iter().copied()));
             // Folded axes could be mistaken for seeds.
             if question.by.is_empty() {
@@ -60,8 +60,8 @@ impl Comparison {
     }
 
     /// `best: #12 lr 0.03 width 32, validation loss 0.0615 [0.0583, 0.0640], n 5; not distinguishable from
-    /// #15 (...)`.
-    pub(super) fn verdict(&self, ranking: &Ranking, width: u16) -> String {
+    /// #15 (...)`, with the digits of a table in which these are `shown`.
+    pub(super) fn verdict(&self, ranking: &Ranking, shown: &[&Candidate], width: u16) -> String {
         let Ranking { metric, settings, .. } = ranking;
         let Some(best) = settings.first() else {
             if ranking.has_final_models_alone(self) {
@@ -76,7 +76,8 @@ impl Comparison {
             return format!("best: {why}\n");
         };
         let name = ranking.name(self, best);
-        let value = format!("{} {}", metric.name, metric.with_interval(best.value, best.interval));
+        let words = SettingWords::new(metric, shown);
+        let value = format!("{} {}", metric.name, words.value(best));
         let count = best.counted();
         if settings.len() == 1 && best.samples.len() > 1 {
             // The value is the mean over all folded combinations, none of which has exactly this value.
@@ -86,19 +87,21 @@ impl Comparison {
         if settings.len() == 1 {
             return format!("{answer}\n");
         }
-        let doubt = self.doubt(ranking);
+        let doubt = self.doubt(ranking, &words);
         let fits = answer.chars().count() + doubt.chars().count() + 2 <= usize::from(width);
         format!("{answer}{}{doubt}\n", if fits { "; " } else { ";\n  " })
     }
 
     /// How certain it is that the best setting is the best.
-    fn doubt(&self, ranking: &Ranking) -> String {
+    fn doubt(&self, ranking: &Ranking, words: &SettingWords<'_>) -> String {
         let apart = |setting: &Candidate| {
-            let Some(difference) = setting.difference else { return String::new() };
+            let Some((difference, words)) = setting.difference.zip(words.difference(setting)) else {
+                return String::new();
+            };
             let kind = if difference.pairs > 0 { "paired difference" } else { "difference" };
             // The interval is of this difference alone, p of all pairs.
             let p = setting.p.map(|p| format!(", p {}", p_value(p))).unwrap_or_default();
-            format!(" ({kind} {}{p})", in_words(&ranking.metric, &difference))
+            format!(" ({kind} {words}{p})")
         };
         let each = ranking.each;
         if ranking.settings.iter().all(|setting| setting.samples.len() < 2) {
@@ -140,6 +143,14 @@ impl Comparison {
             words.push(format!("{why} it from {}{}{lost}", named(first), units::and_more(more.len())));
         }
         words.extend(self.ahead(ranking, &apart));
+        let others: Vec<&Candidate> = ranking.of_other_rows().collect();
+        if let [first, more @ ..] = &others[..] {
+            let named = self.numbered(&first.places);
+            words.push(format!(
+                "not comparable with {named}{}, judged by other rows",
+                units::and_more(more.len())
+            ));
+        }
         if words.is_empty() {
             let next = &ranking.settings[1];
             let next = format!("of which {} is next{}", self.numbered(&next.places), apart(next));
@@ -169,14 +180,18 @@ impl Comparison {
     /// `, but of #3 2 of 5 runs diverged (#3, 8)`: how those runs of a setting ended that have no result; nothing of those that are
     /// still to end.
     fn but_lost(&self, ranking: &Ranking, setting: &Candidate, name: &str) -> String {
-        const TO_COME: [&str; 5] = [FINISHED, PLANNED, RUNNING, "waiting", "skipped"];
+        const TO_COME: [&str; 7] =
+            [FINISHED, PLANNED, RUNNING, "waiting", "skipped", "interrupted", UNFINISHED];
         let is_own = |run: &Run| {
             let mut values = ranking.keys.iter().zip(&setting.values);
             values.all(|(key, value)| run.axis(key).unwrap_or("-") == value)
         };
         let is_lost = |run: &Run| !TO_COME.contains(&&*run.status) && is_own(run);
         let lost = ranking.left_out.iter().copied().filter(|&place| is_lost(&self.runs[place]));
-        let lost: Vec<usize> = lost.collect();
+        let mut lost: Vec<usize> = lost.collect();
+        if ranking.metric.is_learned {
+            lost = without_another(self, lost, &setting.places);
+        }
         match lost.len() {
             0 => String::new(),
             count => format!(", but of {name} {}", lost_in_words(self, &lost, count + setting.places.len())),
@@ -216,14 +231,14 @@ impl Comparison {
     fn ranked_table(
         &self,
         ranking: &Ranking,
+        shown: &[&Candidate],
         question: &Question,
         width: u16,
     ) -> Result<String, ReportError> {
-        let shown = self.shown_settings(ranking, question)?;
         if shown.is_empty() {
             return Ok(String::new());
         }
-        let (mut columns, count, constant) = self.screen_columns(ranking, &shown, question);
+        let (mut columns, count, constant) = self.screen_columns(ranking, shown, question);
         let needed = columns.len();
         let is_doubtful = self.warning().is_some();
         let tasks = self.tasks.by_run(self.runs.len());
@@ -251,7 +266,7 @@ impl Comparison {
         while columns.len() > needed && grid::width(&columns) > usize::from(width) {
             columns.pop();
         }
-        let mut more = more(&shown, ranking.settings.len(), "setting");
+        let mut more = more(shown, ranking.settings.len(), "setting");
         more.extend(self.worst_first(question).filter(|_| shown.len() < ranking.settings.len()));
         Ok(format!("\n{}{}{more}", grid::table(&columns, count, width), in_all_rows(&constant)))
     }
@@ -295,20 +310,11 @@ impl Comparison {
         if shown.iter().any(|setting| setting.samples.len() > 1) {
             columns.push(numbers("n", &|setting| setting.samples.len().to_string()));
         }
-        let values: Vec<Valued> = shown.iter().map(|setting| (setting.value, setting.interval)).collect();
-        let values = Column::of_numbers(&metric.name, metric.in_column(&values));
+        let words = SettingWords::new(metric, shown);
+        let values = Column::of_numbers(&metric.name, words.values);
         columns.push(values.with_exact(exact(|setting| Some(setting.value))));
         if ranking.settings.len() > 1 {
-            let differences = shown.iter().filter_map(|setting| setting.difference);
-            let differences: Vec<MeanDifference> = differences.collect();
-            let values: Vec<Valued> = differences.iter().map(|own| (own.mean, own.interval)).collect();
-            let words =
-                differences.iter().zip(metric.in_column(&values)).map(|(own, words)| signed(own, words));
-            let mut words = words.collect::<Vec<_>>().into_iter();
-            let cells = shown.iter().map(|setting| match setting.difference {
-                None => "best".to_owned(),
-                Some(_) => words.next().unwrap_or_default(),
-            });
+            let cells = words.differences.into_iter().map(|own| own.unwrap_or_else(|| "best".to_owned()));
             let exact = exact(|setting| Some(setting.difference.map_or(0.0, |difference| difference.mean)));
             columns.push(Column::of_numbers("vs best", cells).with_exact(exact));
         }
@@ -383,13 +389,4 @@ pub fn p_value(p: f64) -> String {
         p if p < 0.1 => format!("{p:.3}"),
         p => format!("{p:.2}"),
     }
-}
-
-/// With its interval, or else with its sign.
-fn in_words(metric: &Metric, difference: &MeanDifference) -> String {
-    signed(difference, metric.with_interval(difference.mean, difference.interval))
-}
-
-fn signed(difference: &MeanDifference, words: String) -> String {
-    if difference.interval.is_none() && difference.mean > 0.0 { format!("+{words}") } else { words }
 }

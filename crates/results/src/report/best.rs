@@ -12,8 +12,10 @@ use super::{
     grid::Column,
     grouping::{distinct, grouped},
     metric::Metric,
+    order::TOP,
     ranking::{Candidate, Ranking},
     run::{DAMAGED, DELETED, FOLD, PLANNED, RUNNING, Run, UNFINISHED},
+    setting_words::SettingWords,
     sweep,
 };
 use crate::{host::escape_line, record::command_line, units};
@@ -80,7 +82,9 @@ impl BestSetting {
             // One seed over several folds is one sample: their mean.
             (1, folds, _) => format!("{} {} over {folds} folds", metric.name, metric.word(best.value)),
             _ => {
-                let value = metric.with_interval(best.value, best.interval);
+                // As the table of `compare` has it.
+                let shown: Vec<&Candidate> = ranking.settings.iter().take(TOP).collect();
+                let value = SettingWords::new(metric, &shown).value(best);
                 format!("{} {value}{}", metric.name, best.counted())
             }
         };

@@ -3,17 +3,24 @@
 use super::{
     ReportError,
     comparison::Comparison,
-    dependence::{Dependence, have_other_rows},
+    dependence::Dependence,
     grouping::distinct,
     metric::Metric,
     order::Question,
     ranking::{Candidate, Ranking},
     run::Run,
 };
+use crate::units;
 
 /// What makes settings validate on the same rows.
 pub(super) const SAME_ROWS: &str =
     "the same seeds, and the same `data.split.seed` or none, give the same rows";
+
+/// Maximum tasks of other validation rows whose settings are named.
+const MOST_TASKS: usize = 4;
+
+/// What settings of different validation rows are.
+pub(super) const OTHER_ROWS: &str = "tasks, whose metrics are not comparable: the validation rows differ";
 
 /// Columns of what the rows that trained a model say of it.
 const FIT: [&str; 3] = ["epoch_train_loss", "final_train_loss", "final_train_accuracy"];
@@ -34,21 +41,42 @@ impl Comparison {
     /// Sentences on the verdict of a ranking.
     pub(super) fn caveats_of(&self, ranking: &Ranking) -> Vec<String> {
         let Ranking { metric, settings, .. } = ranking;
-        let Some(best) = settings.first() else { return Vec::new() };
-        if let [alone] = &settings[..]
-            && alone.samples.len() < 2
-        {
-            return Vec::new();
+        match &settings[..] {
+            [] => return Vec::new(),
+            [alone] if alone.samples.len() < 2 => return Vec::new(),
+            _ => {}
         }
-        let is_of_other_rows =
-            |other: &Candidate| have_other_rows((&self.runs, &best.places), (&self.runs, &other.places));
-        let is_of_validation = metric.is_learned && !metric.is_fit();
-        let have_others = is_of_validation && settings.iter().skip(1).any(is_of_other_rows);
-        let others = have_others.then(|| {
-            format!("settings validate on different rows, which may be what tells them apart: {SAME_ROWS}")
-        });
         let own = caveats(metric, settings.iter().map(|setting| (self, setting)));
-        own.into_iter().chain(others).collect()
+        own.into_iter().chain(self.rows_apart(settings)).collect()
+    }
+
+    /// `2 tasks, whose metrics are not comparable: the validation rows differ (#0, 1; #2)`; `None` if all settings of a ranking are
+    /// judged by the same rows.
+    fn rows_apart(&self, settings: &[Candidate]) -> Option<String> {
+        let mut tasks: Vec<Vec<&Candidate>> = Vec::new();
+        let mut others = 0;
+        for setting in settings {
+            match tasks.iter().position(|task| !task[0].is_of_other_rows(setting)) {
+                Some(task) => tasks[task].push(setting),
+                None if tasks.len() == MOST_TASKS => others += 1,
+                None => tasks.push(vec![setting]),
+            }
+        }
+        if tasks.len() < 2 {
+            return None;
+        }
+        let numbers = |task: &Vec<&Candidate>| {
+            self.numbers(&task.iter().map(|setting| setting.places[0]).collect::<Vec<_>>())
+        };
+        let named = tasks.iter().map(numbers).collect::<Vec<_>>().join("; ");
+        let (count, others) = match others {
+            0 => (tasks.len().to_string(), String::new()),
+            more => (
+                format!("{} or more", tasks.len() + 1),
+                format!("; {}", units::counted(more, "more setting")),
+            ),
+        };
+        Some(format!("{count} {OTHER_ROWS} ({named}{others}): {SAME_ROWS}"))
     }
 }
 
@@ -95,7 +123,7 @@ fn same_rows(run: &Run) -> String {
 
 impl Metric {
     /// Whether it says how well a model fits the rows that trained it.
-    fn is_fit(&self) -> bool {
+    pub(super) fn is_fit(&self) -> bool {
         FIT.contains(&&*self.column())
     }
 }

@@ -58,10 +58,8 @@ impl Cleaning {
         let best = best(&mut entries, request.keep_best);
         let (mut removable, mut kept) = (Vec::new(), BTreeMap::new());
         for entry in entries {
-            match request
-                .reason_to_keep(&entry, &best)
-                .or_else(|| is_live(&entry.folder).then_some("running"))
-            {
+            let running = is_live(&entry.folder).then_some("running");
+            match running.or_else(|| request.reason_to_keep(&entry, &best)) {
                 Some(reason) => *kept.entry(reason).or_default() += 1,
                 None => {
                     let name = entry.folder.strip_prefix(request.runs_dir).unwrap_or(&entry.folder);

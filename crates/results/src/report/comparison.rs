@@ -16,7 +16,7 @@ use super::{
     machines::Machine,
     metric::Metric,
     parallel,
-    run::{DAMAGED, DELETED, PLANNED, REPEAT, Run, SAME_AS},
+    run::{DAMAGED, DELETED, PLANNED, REPEAT, RUNNING, Run, SAME_AS},
     speeds::{self, Ratio},
     sweep,
     tasks::Tasks,
@@ -206,16 +206,29 @@ impl Comparison {
         self.runs[place].trial.unwrap_or(place + 1)
     }
 
-    /// `#1, 3 to 5`, or `#1, 3 A, #2 B` if inputs have letters.
+    /// `#1, 3 to 5`, or `#1 A, #3 to 5 A, #2 B` if inputs have letters.
     pub(super) fn numbers(&self, places: &[usize]) -> String {
         let mut places = places.to_vec();
         places.sort_unstable();
         let by_input = grouped(places.iter().map(|&place| (self.letters(&[place]), self.number(place))));
-        let words = |(letter, numbers): &(String, Vec<usize>)| {
-            let space = if letter.is_empty() { "" } else { " " };
-            format!("#{}{space}{letter}", units::numbers(numbers))
+        let words = |(letter, numbers): &(String, Vec<usize>)| match (units::numbers(numbers), &**letter) {
+            (numbers, "") => format!("#{numbers}"),
+            (numbers, letter) => {
+                numbers.split(", ").map(|own| format!("#{own} {letter}")).collect::<Vec<_>>().join(", ")
+            }
         };
         by_input.iter().map(words).collect::<Vec<_>>().join(", ")
+    }
+
+    /// Whether a run is still to end: a process works on it, or on another trial of its sweep, which comes to it.
+    pub(super) fn is_under_way(&self, place: usize) -> bool {
+        let run = &self.runs[place];
+        let is_at_work = |own: &Run| own.status == RUNNING && own.sweep == run.sweep;
+        match run.status.as_str() {
+            RUNNING | "waiting" => true,
+            PLANNED => self.runs.iter().any(is_at_work),
+            _ => false,
+        }
     }
 
     /// A sentence if the runs are of several tasks of a metric.

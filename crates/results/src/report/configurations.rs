@@ -1,6 +1,9 @@
 //! Groups the repeats of a configuration.
 
-use std::{cmp::Reverse, collections::HashMap};
+use std::{
+    cmp::Reverse,
+    collections::{HashMap, HashSet},
+};
 
 use super::{
     differences::{file_name, is_inferred, is_of_record, is_path, keys},
@@ -143,7 +146,12 @@ pub(super) fn configurations(runs: &[Run]) -> Vec<Configuration> {
         let statuses = statuses.iter().map(|(status, runs)| format!("{} {status}", runs.len()));
         let unfinished = statuses.collect::<Vec<_>>().join(", ");
         let is_finished = !finished.is_empty();
-        let is_lost = |place: &&usize| ["diverged", STOPPED].contains(&&*runs[**place].status);
+        // A seed that another run learned from is not lost.
+        let learned: HashSet<_> = finished.iter().map(|&place| runs[place].seeds()).collect();
+        let is_lost = |place: &&usize| {
+            let run = &runs[**place];
+            ["diverged", STOPPED].contains(&&*run.status) && !learned.contains(&run.seeds())
+        };
         let lost = if is_finished { others.iter().filter(is_lost).count() } else { 0 };
         let places = if is_finished { finished } else { others };
         Configuration { axes, places, setting, unfinished, lost, is_finished }
@@ -210,7 +218,10 @@ fn identity<'a>(run: &'a Run, swept: &[&str], differ: &[&'a str]) -> (bool, bool
         |key: &str| swept.iter().any(|axis| key.strip_prefix(axis).is_some_and(|rest| rest.starts_with('.')));
     let is_swept = |key: &str| swept.contains(&key) || is_within(key);
     let is_free = |key: &str| {
-        (is_of_record(key) && !is_swept(key)) || (!varies_setting(key) && !is_within(key)) || is_inferred(key)
+        (is_of_record(key) && !is_swept(key))
+            || (!varies_setting(key) && !is_within(key))
+            || is_inferred(key)
+            || run.is_its_length(key)
     };
     let spec = run.spec.iter().flat_map(|spec| differ.iter().filter_map(|key| Some((*key, spec.get(key)?))));
     let axes =

@@ -7,9 +7,13 @@ use super::{
     metric::Metric,
     run::{FOLD, Run, mean},
 };
+use crate::files::Leaves;
 
 /// The environment's number of rows that validate.
 const VALIDATION_ROWS: &str = "data.rows_to_validate_on";
+
+/// That of the rows that train.
+const TRAINING_ROWS: &str = "data.rows_to_train_on";
 
 /// What the values of a setting have in common.
 #[derive(Clone, Copy, Debug, PartialEq, PartialOrd)]
@@ -54,7 +58,8 @@ impl Dependence {
     }
 
     fn of_seeds(runs: &[Run], places: &[usize]) -> Self {
-        let by_seed = rows_by_seed(runs, places);
+        let recorded = rows_by_seed(runs, places);
+        let by_seed = if recorded.is_empty() { drawn_by_seed(runs, places) } else { recorded };
         let is_alike = are_of_one(&by_seed.iter().map(|(_, rows)| rows.clone()).collect::<Vec<_>>());
         let have_own_rows = places.iter().any(|&place| runs[place].draws_rows());
         let folds = |place: &usize| runs[*place].axis("data.folds")?.parse().ok();
@@ -68,7 +73,8 @@ impl Dependence {
             _ if have_all_rows => Self::SameRows,
             _ => {
                 let own = places.iter().map(|&place| &runs[place]);
-                let of_splits = grouped(own.filter_map(|run| Some((run.validation_rows()?, run))));
+                let rows = own.map(|run| Some((run.validation_rows().or_else(|| run.drawn_by())?, run)));
+                let of_splits = grouped(rows.flatten());
                 let shares = of_splits.iter().filter_map(|(_, runs)| runs[0].validation_share());
                 Self::Redrawn(mean(&shares.collect::<Vec<_>>()))
             }
@@ -97,7 +103,7 @@ pub(super) fn sample_of(runs: &[Run], places: &[usize], metric: &Metric) -> &'st
 /// What the validation rows of a run are known by, among the runs of a task.
 type ValidationRows<'a> = [&'a str; 2];
 
-/// The validation rows of each seed, where they are recorded: several of one with several folds.
+/// The validation rows of each seed, where they are known: several of one with several folds.
 fn rows_by_seed<'a>(runs: &'a [Run], places: &[usize]) -> Vec<(String, BTreeSet<ValidationRows<'a>>)> {
     let own = places.iter().map(|&place| &runs[place]);
     let known = own.filter_map(|run| {
@@ -107,19 +113,45 @@ fn rows_by_seed<'a>(runs: &'a [Run], places: &[usize]) -> Vec<(String, BTreeSet<
     grouped(known).into_iter().map(|(seed, rows)| (seed, rows.into_iter().collect())).collect()
 }
 
-/// Whether two settings validate on different rows, so that these may make their difference. Seeds that both have must have the same
-/// rows in both. If they share no seed, each may have splits of its own, of which its values are a sample; one split is none.
-pub(super) fn have_other_rows(own: (&[Run], &[usize]), other: (&[Run], &[usize])) -> bool {
-    let [own, other] = [own, other].map(|(runs, places)| rows_by_seed(runs, places));
-    let differ = |own: &BTreeSet<_>, other: &BTreeSet<_>| !own.is_subset(other) && !other.is_subset(own);
-    let rows_of = |seed: &str| other.iter().find(|(own, _)| own == seed).map(|(_, rows)| rows);
-    let shared: Vec<_> = own.iter().filter_map(|(seed, rows)| Some((rows, rows_of(seed)?))).collect();
-    if !shared.is_empty() {
-        return shared.into_iter().any(|(own, other)| differ(own, other));
+/// What draws the validation rows of each seed, of runs that do not record them.
+fn drawn_by_seed<'a>(runs: &'a [Run], places: &[usize]) -> Vec<(String, BTreeSet<ValidationRows<'a>>)> {
+    let own = places.iter().map(|&place| &runs[place]);
+    let known = own.filter_map(|run| {
+        let [seed, _] = run.seeds()?;
+        Some((seed, run.drawn_by()?))
+    });
+    grouped(known).into_iter().map(|(seed, rows)| (seed, rows.into_iter().collect())).collect()
+}
+
+/// The validation rows by which a setting is judged, by seed; empty where they are not known, or do not judge it.
+#[derive(Clone, Debug, Default)]
+pub(super) struct JudgingRows(Vec<(String, BTreeSet<[String; 2]>)>);
+
+impl JudgingRows {
+    /// Those of the runs of a setting. The rows that train say how well a model fits them, and times are of no rows.
+    pub(super) fn new(runs: &[Run], places: &[usize], metric: &Metric) -> Self {
+        if !metric.is_learned || metric.is_fit() {
+            return Self::default();
+        }
+        let owned =
+            |rows: BTreeSet<ValidationRows<'_>>| rows.iter().map(|own| own.map(str::to_owned)).collect();
+        Self(rows_by_seed(runs, places).into_iter().map(|(seed, rows)| (seed, owned(rows))).collect())
     }
-    let are_one = |all: &[(String, BTreeSet<_>)]| distinct(all.iter().map(|(_, rows)| rows)).len() == 1;
-    let [all, of_other] = [&own, &other].map(|all| all.iter().flat_map(|(_, rows)| rows).copied().collect());
-    (are_one(&own) || are_one(&other)) && differ(&all, &of_other)
+
+    /// Whether two settings are judged by different rows, so that these may make their difference. Seeds that both have must have
+    /// the same rows in both. If they share no seed, each may have splits of its own, of which its values are a sample; one split
+    /// is none.
+    pub(super) fn differ(&self, other: &Self) -> bool {
+        let differ = |own: &BTreeSet<_>, other: &BTreeSet<_>| !own.is_subset(other) && !other.is_subset(own);
+        let rows_of = |seed: &str| other.0.iter().find(|(own, _)| own == seed).map(|(_, rows)| rows);
+        let mut shared = self.0.iter().filter_map(|(seed, rows)| Some((rows, rows_of(seed)?))).peekable();
+        if shared.peek().is_some() {
+            return shared.any(|(own, other)| differ(own, other));
+        }
+        let are_one = |own: &Self| distinct(own.0.iter().map(|(_, rows)| rows)).len() == 1;
+        let all = |own: &Self| own.0.iter().flat_map(|(_, rows)| rows).cloned().collect();
+        (are_one(self) || are_one(other)) && differ(&all(self), &all(other))
+    }
 }
 
 impl Run {
@@ -131,9 +163,38 @@ impl Run {
         Some([drawn.unwrap_or_default(), self.fact("data.split_digest").unwrap_or_default()])
     }
 
-    /// The number of validation rows over that of training rows.
+    /// The number of validation rows over that of training rows; by its spec, if it does not record them.
     fn validation_share(&self) -> Option<f64> {
-        Some(self.environment_number(VALIDATION_ROWS)? / self.environment_number("data.rows_to_train_on")?)
+        let recorded = self.environment_number(VALIDATION_ROWS).zip(self.environment_number(TRAINING_ROWS));
+        recorded.map(|(validate, train)| validate / train).or_else(|| self.share_in_spec())
+    }
+
+    /// The same by the fractions of its spec; `None` if it does not divide its rows.
+    fn share_in_spec(&self) -> Option<f64> {
+        let number = |key: &str| self.axis(key)?.parse::<f64>().ok();
+        let test = number("data.split.test").unwrap_or(0.0);
+        let of_source = || {
+            let mut keys = self.spec.iter().flat_map(Leaves::iter);
+            keys.find(|(key, _)| key.ends_with(".validation_fraction"))?.1.parse::<f64>().ok()
+        };
+        let validation = match number("data.folds") {
+            Some(folds) => (1.0 - test) / folds,
+            None => number("data.split.validation").or_else(of_source)?,
+        };
+        (validation > 0.0 && !self.draws_rows()).then(|| validation / (1.0 - validation - test))
+    }
+
+    /// The seed and the fold that choose its validation rows by its spec; `None` if it does not divide its rows.
+    fn drawn_by(&self) -> Option<ValidationRows<'_>> {
+        self.share_in_spec()?;
+        let is_in_order = self.axis("data.split.shuffle") == Some("false");
+        let seed = self.axis("data.split.seed").or_else(|| self.axis("seed")).filter(|_| !is_in_order);
+        Some([seed.unwrap_or_default(), self.axis(FOLD).unwrap_or_default()])
+    }
+
+    /// Whether it divides its rows, and does not record how many it got.
+    pub(super) fn lacks_rows(&self) -> bool {
+        self.fact(VALIDATION_ROWS).is_none() && self.share_in_spec().is_some()
     }
 
     /// Whether its validation rows are some of the rows of its source.

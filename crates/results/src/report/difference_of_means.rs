@@ -74,6 +74,11 @@ impl MeanDifference {
         self.interval.is_some_and(|[low, high]| low > 0.0 || high < 0.0)
     }
 
+    /// The same difference, of which nothing tells how certain it is.
+    pub(super) fn untested(self) -> Self {
+        Self { interval: None, p: None, error: None, ..self }
+    }
+
     /// The difference of `own` and `other` times `factor`.
     pub(super) fn new(own: &[Sample], other: &[Sample], factor: f64, dependence: Dependence) -> Self {
         Self::without_interval(own, other, factor, dependence).with_interval()

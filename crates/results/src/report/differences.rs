@@ -130,6 +130,12 @@ pub(super) fn axes(runs: &[Run], spec: &[Difference]) -> Vec<String> {
     distinct(swept.chain(more)).into_iter().map(str::to_owned).collect()
 }
 
+/// Keys that tell the table that they are in, where others of it say as little: that is what people look for.
+const TELLING: [&str; 2] = [".lr", ".patience"];
+
+/// A key that a spec has only where it stops early.
+const FOLLOWS_STOPPING: &str = "trainer.restore_best";
+
 /// Removes keys of a table that only some runs have, if each has a single value and another key of that table
 /// stays: they only show that the table is there.
 pub(super) fn keep_telling(keys: &mut Vec<String>, runs: &[&Run]) {
@@ -141,17 +147,26 @@ pub(super) fn keep_telling(keys: &mut Vec<String>, runs: &[&Run]) {
             || had_by.iter().all(|has| *has)
             || distinct(runs.iter().filter_map(|run| run.axis(key))).len() > 1
     };
-    // If one key must stand for the others, prefer a learning rate: that is what people look for.
+    let is_telling = |key: &str| TELLING.iter().any(|end| key.ends_with(end));
+    let is_of_all = |table: &str| {
+        let has =
+            |run: &&Run| run.spec.as_ref().is_none_or(|spec| spec.keys().any(|key| key.starts_with(table)));
+        runs.iter().all(has)
+    };
     let mut known: Vec<(bool, bool, Vec<bool>, &String)> = keys
         .iter()
         .map(|key| (key, had_by(key)))
-        .map(|(key, had_by)| (!tells(key, &had_by), !key.ends_with(".lr"), had_by, key))
+        .map(|(key, had_by)| (!tells(key, &had_by), !is_telling(key), had_by, key))
         .collect();
     known.sort_by_key(|(is_silent, is_other, ..)| (*is_silent, *is_other));
     let stands = |place: usize| {
         let (is_silent, _, had_by, key) = &known[place];
-        // A table within it shows that the table is there, too.
-        let is_within = |other: &str| table(key).map_or(!other.contains('.'), |own| other.starts_with(&own));
+        // A table within it shows that the table is there, too. A key of a table that all have shows more.
+        let is_within = |other: &str| match table(key) {
+            Some(own) if is_of_all(&own) && *key != FOLLOWS_STOPPING => false,
+            Some(own) => other.starts_with(&own),
+            None => !other.contains('.'),
+        };
         let is_like = |other: &(bool, bool, Vec<bool>, &String)| other.2 == *had_by && is_within(other.3);
         !is_silent || !known[..place].iter().any(is_like)
     };
@@ -160,11 +175,17 @@ pub(super) fn keep_telling(keys: &mut Vec<String>, runs: &[&Run]) {
     keys.retain(|key| kept.contains(key));
 }
 
-/// Spec keys that differ. A run whose kind does not have a key is not counted as differing.
+/// Spec keys that differ. A run whose kind does not have a key is not counted as differing. Where every schedule that has a length
+/// is as long as its run, that length follows from other keys.
 pub(super) fn spec(runs: &[Run]) -> Vec<Difference> {
     let tables: Vec<(usize, &Leaves)> =
         runs.iter().enumerate().filter_map(|(place, run)| Some((place + 1, run.spec.as_ref()?))).collect();
     let mut found = differences(&tables, |_| true);
+    found.retain(|own| {
+        let mut lengths =
+            own.values.iter().filter(|(value, _)| value.is_some()).flat_map(|(_, places)| places);
+        !lengths.all(|place| runs[place - 1].is_its_length(&own.key))
+    });
     for difference in &mut found {
         let kind = |place: &usize| runs[place - 1].kind();
         let (with, without): (Vec<_>, Vec<_>) =

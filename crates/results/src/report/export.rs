@@ -87,7 +87,13 @@ impl Comparison {
         let table = |ranking: &Ranking| {
             let columns = match is_pivot {
                 true => ranking.pivot(),
-                false => self.screen_columns(ranking, &self.shown_settings(ranking, question)?, question).0,
+                false => {
+                    let shown = self.shown_settings(ranking, question)?;
+                    let mut columns = self.screen_columns(ranking, &shown, question).0;
+                    // A paper knows settings by their values.
+                    columns.retain(|own| format != Format::Latex || !["#", "input"].contains(&&*own.title));
+                    columns
+                }
             };
             Ok(written(&columns, format))
         };
@@ -257,22 +263,8 @@ fn markdown(columns: &[Column], rows: usize) -> String {
 
 /// A `tabular` with the rules of the LaTeX package `booktabs`.
 fn latex(columns: &[Column], rows: usize) -> String {
-    let safe = |cell: &String| -> String {
-        let chars: Vec<char> = cell.chars().collect();
-        // A hyphen before a number is its sign, unless it is in a word.
-        let is_sign = |place: usize| {
-            let begins = place == 0 || [' ', '['].contains(&chars[place - 1]);
-            begins && chars.get(place + 1).is_some_and(char::is_ascii_digit)
-        };
-        let escaped = |(place, c): (usize, &char)| match *c {
-            '-' if is_sign(place) => "$-$".to_owned(),
-            '\\' => "\\textbackslash{}".to_owned(),
-            '~' | '^' => format!("\\{c}{{}}"),
-            '&' | '%' | '$' | '#' | '_' | '{' | '}' => format!("\\{c}"),
-            c => c.to_string(),
-        };
-        chars.iter().enumerate().map(escaped).collect()
-    };
+    // Parts end with what separates numbers.
+    let safe = |cell: &String| cell.split_inclusive([' ', '[', ']', ',']).map(in_latex).collect::<String>();
     let line = |cells: Vec<String>| format!("{} \\\\\n", cells.join(" & "));
     let sides: String = columns.iter().map(|column| if column.numeric { 'r' } else { 'l' }).collect();
     let head = line(columns.iter().map(|column| safe(&column.title)).collect());
@@ -281,6 +273,26 @@ fn latex(columns: &[Column], rows: usize) -> String {
     format!(
         "\\begin{{tabular}}{{{sides}}}\n\\toprule\n{head}\\midrule\n{body}\\bottomrule\n\\end{{tabular}}\n"
     )
+}
+
+/// A part of a cell: a number with its sign and its power of ten, or escaped text.
+fn in_latex(part: &str) -> String {
+    let number = part.trim_end_matches([' ', '[', ']', ',']);
+    let rest = &part[number.len()..];
+    if let (Some((digits, power)), Ok(_)) = (number.split_once('e'), number.parse::<f64>()) {
+        return format!("${digits}\\times10^{{{power}}}${rest}");
+    }
+    let is_negative = number.parse::<f64>().is_ok() && number.starts_with('-');
+    let (sign, text) = if is_negative { ("$-$", &part[1..]) } else { ("", part) };
+    let escaped = |c: char| match c {
+        '\\' => "\\textbackslash{}".to_owned(),
+        '~' | '^' => format!("\\{c}{{}}"),
+        '&' | '%' | '$' | '#' | '_' | '{' | '}' => format!("\\{c}"),
+        // Other signs in the fonts of text.
+        '<' | '>' | '|' => format!("${c}$"),
+        c => c.to_string(),
+    };
+    text.chars().map(escaped).fold(sign.to_owned(), |text, c| text + &c)
 }
 
 /// Guesses a cell's JSON type from its text: null, boolean, number or string.
@@ -309,9 +321,13 @@ mod tests {
 
     #[test]
     fn a_sign_is_none_of_latexs_hyphens() {
-        let cells = ["-0.002 [-0.011, 0.006]", "2026-01-02", "a-1 & b", "-"].map(str::to_owned);
-        let text = latex(&[Column::of_words("difference", cells)], 4);
-        let rows: Vec<&str> = text.lines().skip(4).take(4).collect();
-        assert_eq!(rows, [r"$-$0.002 [$-$0.011, 0.006] \\", r"2026-01-02 \\", r"a-1 \& b \\", r"- \\"]);
+        let cells =
+            ["-0.002 [-0.011, 0.006]", "2026-01-02", "a-1 & b", "-", "+4.28e-6 [-1e-7, 2e3]", "<0.001"];
+        let text = latex(&[Column::of_words("difference", cells.map(str::to_owned))], 6);
+        let rows: Vec<&str> = text.lines().skip(4).take(6).collect();
+        let powers = r"$+4.28\times10^{-6}$ [$-1\times10^{-7}$, $2\times10^{3}$] \\";
+        let expected = [r"$-$0.002 [$-$0.011, 0.006] \\", r"2026-01-02 \\", r"a-1 \& b \\", r"- \\", powers];
+        assert_eq!(rows[..5], expected);
+        assert_eq!(rows[5], r"$<$0.001 \\");
     }
 }

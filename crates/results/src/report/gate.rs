@@ -3,13 +3,13 @@
 
 use super::{
     ReportError,
-    caveats::SAME_ROWS,
+    caveats::{OTHER_ROWS, SAME_ROWS},
     comparison::Comparison,
     configurations::FINISHED,
     dependence::Dependence,
     difference_of_means::{ALPHA, MOST_RUNS, MeanDifference, Sample},
     filter::Operator,
-    matched::{Matched, OTHER_ROWS, Pair},
+    matched::{Matched, Pair, Unjudged},
     matching::lost_in_words,
     metric::Metric,
     rank_shift::{Shift, fewest_each},
@@ -132,7 +132,11 @@ impl Condition {
             None => format!("; {}", pair.too_few()),
         };
         let (outcome, words) = match above.interval {
-            Some(interval) if interval.iter().all(|end| *end != 0.0 && self.operator.holds(*end, 0.0)) => {
+            Some(interval) if interval.iter().all(|end| self.operator.holds(*end, 0.0)) => {
+                (Outcome::Fails, "fails".to_owned())
+            }
+            // What is equal in each run is equal beyond doubt.
+            None if above.is_constant && above.value == 0.0 && self.operator.holds(0.0, 0.0) => {
                 (Outcome::Fails, "fails".to_owned())
             }
             _ if !self.operator.holds(above.value, 0.0) => (Outcome::Passes, "passes".to_owned()),
@@ -224,17 +228,20 @@ fn values(setting: &Candidate) -> Vec<f64> {
 }
 
 impl Verdict {
-    /// A setting fails if runs of it, or of the baseline's if there is one, have no result: they may be the bad ones.
-    fn fail_on_lost(&mut self, matched: &Matched, groups: [&Comparison; 2], has_baseline: bool) {
+    /// A setting fails if runs of it, or of the baseline's if there is one, ended without a result: they may be the bad ones. Returns
+    /// how many are undecided, since runs of them are under way.
+    fn judge_lost(&mut self, matched: &Matched, groups: [&Comparison; 2], has_baseline: bool) -> usize {
         let lost = matched.lost_in_words(groups, ["", "baseline: "]);
-        let lost: Vec<_> = lost.into_iter().filter(|(group, _)| *group == 0 || has_baseline).collect();
-        for (_, words) in &lost {
-            self.text += &format!("  {words}: fails\n");
-            self.fails = true;
+        let lost: Vec<_> = lost.into_iter().filter(|lost| lost.group == 0 || has_baseline).collect();
+        for Unjudged { words, is_under_way, .. } in &lost {
+            let outcome = if *is_under_way { "undecided" } else { "fails" };
+            self.text += &format!("  {words}: {outcome}\n");
+            self.fails |= !is_under_way;
         }
         if !lost.is_empty() {
             self.text += "  `--where 'status = finished'` holds finished runs alone against it\n";
         }
+        lost.iter().filter(|lost| lost.is_under_way).count()
     }
 }
 
@@ -275,6 +282,7 @@ pub fn gate(
     let all = Comparison::from_runs(runs.cloned().collect());
     if !condition.metric.is_learned {
         warnings.extend(all.warning().into_iter().chain(all.builds()));
+        warnings.extend(all.virtual_times().map(str::to_owned));
     }
     let matched = matched(&condition, &all, own, base, by)?;
     condition.refuse_drawn_median(&matched)?;
@@ -292,7 +300,7 @@ pub fn gate(
         verdict.fails |= outcome == Outcome::Fails;
         undecided += usize::from(outcome == Outcome::Undecided);
     }
-    verdict.fail_on_lost(&matched, [own, base.unwrap_or(own)], base.is_some());
+    undecided += verdict.judge_lost(&matched, [own, base.unwrap_or(own)], base.is_some());
     let mut notes = matched.left_out_in_words(&condition.metric, own, base);
     notes.extend(matched.caveats(&condition.metric, own, base.unwrap_or(own)));
     verdict.text.extend(notes.iter().map(|words| format!("  {words}\n")));
@@ -341,8 +349,8 @@ fn matched(
         let hint = "`compare` without `--fail-if` ranks the runs of both together";
         return Err(ReportError::query(message, Some(hint)));
     }
-    match learned.is_some_and(|base| matched.have_other_rows(own, base)) {
-        true => Err(ReportError::query(OTHER_ROWS, Some(SAME_ROWS))),
+    match base.is_some() && matched.have_other_rows() {
+        true => Err(ReportError::query(format!("2 {OTHER_ROWS}"), Some(SAME_ROWS))),
         false => Ok(matched),
     }
 }

@@ -4,7 +4,6 @@ use super::{
     ReportError,
     caveats::caveats,
     comparison::Comparison,
-    dependence::have_other_rows,
     difference_of_means::MeanDifference,
     key::{Key, short},
     matching::{Group, Spelling, axes_of_both, lost_in_words},
@@ -13,8 +12,6 @@ use super::{
 };
 use crate::units;
 
-/// What two groups of different validation rows are.
-pub(super) const OTHER_ROWS: &str = "2 tasks, whose metrics are not comparable: the validation rows differ";
 /// Settings that two groups share.
 pub(super) struct Matched {
     pub(super) keys: Vec<String>,
@@ -47,6 +44,16 @@ pub(super) struct Lost {
     pub(super) with_result: [usize; 2],
 }
 
+/// Runs of a setting of one of the groups that have no result.
+pub(super) struct Unjudged {
+    /// The group's number.
+    pub(super) group: usize,
+    /// `lr 0.1: baseline: 5 of 8 runs diverged (#0, 2)`.
+    pub(super) words: String,
+    /// Whether they are still to end.
+    pub(super) is_under_way: bool,
+}
+
 impl Pair {
     /// Whether samples of one of the two are of folds in the order of rows.
     pub(super) fn is_in_order(&self) -> bool {
@@ -56,6 +63,7 @@ impl Pair {
     /// Why there is no interval for the difference.
     pub(super) fn too_few(&self) -> &'static str {
         match self.own.samples.len().max(self.base.samples.len()) {
+            _ if self.own.is_of_other_rows(&self.base) => "other validation rows: no interval",
             1 => "one run each: no interval",
             _ if self.is_in_order() && self.difference.pairs == 0 => "they share no folds: no range",
             _ => "too few runs for an interval",
@@ -133,10 +141,8 @@ impl Matched {
     }
 
     /// Whether a setting validates on other rows in one group than in the other: that is another task.
-    pub(super) fn have_other_rows(&self, own: &Comparison, base: &Comparison) -> bool {
-        let is_so =
-            |pair: &Pair| have_other_rows((&own.runs, &pair.own.places), (&base.runs, &pair.base.places));
-        self.pairs.iter().any(is_so)
+    pub(super) fn have_other_rows(&self) -> bool {
+        self.pairs.iter().any(|pair| pair.own.is_of_other_rows(&pair.base))
     }
 
     /// Sentences on what the intervals of both groups do not say.
@@ -149,9 +155,9 @@ impl Matched {
         self.words(&pair.own.values)
     }
 
-    /// A line on each setting of a group some of whose runs have no result, with the group's number: `lr 0.1: NAME5 of 8 runs
-    /// diverged (#0, 2)`, by the names of `own` and of `base`.
-    pub(super) fn lost_in_words(&self, groups: [&Comparison; 2], names: [&str; 2]) -> Vec<(usize, String)> {
+    /// For each setting of a group some of whose runs have no result those that ended, and those that are under way, by the names of
+    /// `own` and of `base`.
+    pub(super) fn lost_in_words(&self, groups: [&Comparison; 2], names: [&str; 2]) -> Vec<Unjudged> {
         let of_pair = |pair: &'_ Pair, group: usize| [&pair.own, &pair.base][group].places.len();
         let pairs = self
             .pairs
@@ -161,11 +167,18 @@ impl Matched {
         let lines = pairs.chain(lost).flat_map(|(values, without, with)| {
             let name = self.words(values);
             let name = if name.is_empty() { name } else { format!("{name}: ") };
-            let is_some = |group: &usize| !without[*group].is_empty();
-            [0, 1].into_iter().filter(is_some).map(move |group| {
+            [0, 1].into_iter().flat_map(move |group| {
                 let all = with[group] + without[group].len();
-                let words = lost_in_words(groups[group], &without[group], all);
-                (group, format!("{name}{}{words}", names[group]))
+                let is_to_end = |place: &usize| groups[group].is_under_way(*place);
+                let (to_end, ended): (Vec<usize>, Vec<usize>) =
+                    without[group].iter().partition(|own| is_to_end(own));
+                let parts =
+                    [(ended, false), (to_end, true)].into_iter().filter(|(places, _)| !places.is_empty());
+                let name = name.clone();
+                parts.map(move |(places, is_under_way)| {
+                    let words = lost_in_words(groups[group], &places, all);
+                    Unjudged { group, words: format!("{name}{}{words}", names[group]), is_under_way }
+                })
             })
         });
         lines.collect()

@@ -124,17 +124,26 @@ impl<'a> Group<'a> {
     pub(super) fn without_result(&self, values: &Values) -> Vec<usize> {
         let runs = &self.comparison.runs;
         let is_left = |place: &usize| ![FINISHED, STOPPED, SAME_AS].contains(&&*runs[*place].status);
-        let mut left: Vec<usize> = self.places[values].iter().copied().filter(is_left).collect();
-        let identity = |place: usize| {
-            let axes = self.comparison.axes.iter().filter(|key| *key != "name");
-            (runs[place].seeds(), axes.map(|key| runs[place].axis(key)).collect::<Vec<_>>())
-        };
-        let ranked = self.settings.get(values).filter(|_| self.metric.is_learned && !left.is_empty());
-        let ranked = ranked.into_iter().flat_map(|own| &own.places);
-        let learned: HashSet<_> = ranked.map(|&place| identity(place)).collect();
-        left.retain(|&place| !learned.contains(&identity(place)));
-        left
+        let left: Vec<usize> = self.places[values].iter().copied().filter(is_left).collect();
+        match self.settings.get(values).filter(|_| self.metric.is_learned) {
+            Some(own) => without_another(self.comparison, left, &own.places),
+            None => left,
+        }
     }
+}
+
+/// Those of `left` whose seed none of the runs that `learned` has.
+pub(super) fn without_another(comparison: &Comparison, left: Vec<usize>, learned: &[usize]) -> Vec<usize> {
+    if left.is_empty() {
+        return left;
+    }
+    let identity = |place: usize| {
+        let run = &comparison.runs[place];
+        let axes = comparison.axes.iter().filter(|key| *key != "name");
+        (run.seeds(), axes.map(|key| run.axis(key)).collect::<Vec<_>>())
+    };
+    let learned: HashSet<_> = learned.iter().map(|&place| identity(place)).collect();
+    left.into_iter().filter(|&place| !learned.contains(&identity(place))).collect()
 }
 
 /// A run's sweep, a key, and the value that the sweep gave it, if it varies it.

@@ -107,6 +107,9 @@ pub(super) fn notes(comparison: &Comparison, ranking: &Ranking) -> String {
     } else if ranking.settings.iter().any(|own| matches!(own.dependence, Dependence::Redrawn(_))) {
         text += "\n  seeds draw other validation rows from the same data: intervals and p allow for the training rows that they share \
                  (Nadeau and Bengio, 2003)";
+        if any_run(Run::lacks_rows) {
+            text += ", by the fractions of the spec where runs do not record their rows";
+        }
     }
     text + "\n"
 }

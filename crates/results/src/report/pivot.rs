@@ -24,7 +24,7 @@ impl Comparison {
             let table = grid::table(&ranking.pivot(), 1, width);
             let caveats = self.caveats_of(&ranking).into_iter().map(|words| format!("  {words}\n"));
             let caveats: String = caveats.collect();
-            sections.push(format!("{}{caveats}\n{table}\n", self.verdict(&ranking, width)));
+            sections.push(format!("{}{caveats}\n{table}\n", self.verdict(&ranking, &[], width)));
         }
         Ok(sections.join("\n"))
     }

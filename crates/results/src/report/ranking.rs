@@ -4,7 +4,7 @@ use super::{
     ReportError,
     comparison::Comparison,
     configurations::{Configuration, FINISHED, STOPPED, of_runs},
-    dependence::{Dependence, sample_of},
+    dependence::{Dependence, JudgingRows, sample_of},
     difference_of_means::{ALPHA, MeanDifference, ROUNDING, Sample},
     differences,
     grouping::{distinct, grouped},
@@ -13,12 +13,8 @@ use super::{
     run::{Run, SAME_AS, varies_setting},
     seed_means::fold,
     setting_name::named,
-    student::holm,
 };
 use crate::run::{Ranked, order, samples as of_seeds};
-
-/// With more pairs, only those with the best setting are tested; all others count as behind them, which makes p larger.
-const MOST_PAIRS: usize = 1_000_000;
 
 /// A setting's values of some keys.
 pub(super) type Values = Vec<Option<String>>;
@@ -35,6 +31,8 @@ pub(super) struct Candidate {
     pub(super) each: &'static str,
     /// What its samples have in common.
     pub(super) dependence: Dependence,
+    /// The rows that its samples are of.
+    rows: JudgingRows,
     /// Number of combinations of the folded axes it has, and the maximum over all settings.
     pub(super) combinations: [usize; 2],
     /// How many of its runs diverged or were stopped by their sweep.
@@ -68,20 +66,8 @@ pub(super) struct Ranking {
 }
 
 impl Ranking {
-    /// Ranks the runs at `places`, folded over everything except the keys of `by`, or over seeds if there are
-    /// none, and compares each setting with the best.
-    pub(super) fn new(
-        comparison: &Comparison,
-        places: &[usize],
-        metric: &Metric,
-        by: &[String],
-    ) -> Result<Self, ReportError> {
-        let mut ranking = Self::sorted(comparison, places, metric, by)?;
-        ranking.pairs = compare_with_best(&mut ranking.settings);
-        Ok(ranking)
-    }
-
-    /// The same without differences and p-values, which take long for many settings.
+    /// Ranks the runs at `places`, folded over everything except the keys of `by`, or over seeds if there are none. Differences from the
+    /// best and p-values take long for many settings: [`Ranking::new`] has them, too.
     pub(super) fn sorted(
         comparison: &Comparison,
         places: &[usize],
@@ -221,15 +207,23 @@ impl Ranking {
         self.settings.iter().skip(1).filter(|setting| self.is_ahead(setting))
     }
 
+    /// Settings that other rows judge than the best: nothing is known of which is better.
+    pub(super) fn of_other_rows(&self) -> impl Iterator<Item = &Candidate> {
+        self.settings.iter().skip(1).filter(|setting| self.settings[0].is_of_other_rows(setting))
+    }
+
     fn is_ahead(&self, setting: &Candidate) -> bool {
         // Of equal means a difference is the rounding of sums.
         let least = ROUNDING * setting.value.abs();
-        setting.difference.is_some_and(|difference| self.metric.cost(difference.mean) < -least)
+        let is_lower = |own: MeanDifference| self.metric.cost(own.mean) < -least;
+        setting.difference.is_some_and(is_lower) && !self.settings[0].is_of_other_rows(setting)
     }
 
-    /// Settings that are not significantly worse than the best, without those that are ahead.
+    /// Settings that are not significantly worse than the best, without those that are ahead or of other rows.
     pub(super) fn rivals(&self) -> impl Iterator<Item = &Candidate> {
-        let is_rival = |setting: &&Candidate| !self.is_ahead(setting) && !setting.is_told_apart();
+        let is_rival = |setting: &&Candidate| {
+            !self.is_ahead(setting) && !setting.is_told_apart() && !self.settings[0].is_of_other_rows(setting)
+        };
         self.settings.iter().skip(1).filter(is_rival)
     }
 }
@@ -253,6 +247,7 @@ impl Candidate {
             return None;
         }
         let dependence = Dependence::new(each, runs, &places);
+        let rows = JudgingRows::new(runs, &places, metric);
         let mean = MeanDifference::from_values(&of_samples, dependence);
         let fold = |place: usize| runs[place].fold_in_order();
         known.sort_by(|a, b| fold(b.0).cmp(&fold(a.0)).then(metric.cost(a.1).total_cmp(&metric.cost(b.1))));
@@ -264,6 +259,7 @@ impl Candidate {
             samples,
             each,
             dependence,
+            rows,
             combinations,
             lost: 0,
             incomplete,
@@ -278,14 +274,20 @@ impl Candidate {
         Ranked { samples: &self.samples, has_lost: self.lost > 0 }
     }
 
-    /// Its mean minus `factor` times that of another.
+    /// Its mean minus `factor` times that of another; without interval and p-value if other rows judge it.
     pub(super) fn minus(&self, other: &Self, factor: f64) -> MeanDifference {
         let dependence = self.dependence.or(other.dependence);
-        MeanDifference::new(&self.samples, &other.samples, factor, dependence)
+        let difference = MeanDifference::new(&self.samples, &other.samples, factor, dependence);
+        if self.is_of_other_rows(other) { difference.untested() } else { difference }
     }
 
-    fn p_of_difference(&self, other: &Self) -> Option<f64> {
+    pub(super) fn p_of_difference(&self, other: &Self) -> Option<f64> {
         MeanDifference::p_of(&self.samples, &other.samples, self.dependence.or(other.dependence))
+    }
+
+    /// Whether other rows judge it than another: a difference of the two says nothing of them.
+    pub(super) fn is_of_other_rows(&self, other: &Self) -> bool {
+        self.rows.differ(&other.rows)
     }
 
     /// Whether its difference from the best is significant, or, of folds in the order of rows, of one sign on all of them.
@@ -342,34 +344,6 @@ fn sorted(settings: Vec<Candidate>, metric: &Metric) -> Vec<Candidate> {
     let order = order(&ranked, metric.is_learned, &|value| metric.cost(value));
     let mut settings: Vec<Option<Candidate>> = settings.into_iter().map(Some).collect();
     order.into_iter().filter_map(|place| settings[place].take()).collect()
-}
-
-/// Computes the differences from the first setting, and returns the number of pairs among which the first was
-/// found.
-fn compare_with_best(settings: &mut [Candidate]) -> usize {
-    let repeated = settings.iter().filter(|setting| setting.samples.len() > 1).count();
-    let Some((best, others)) = settings.split_first_mut() else { return 0 };
-    for other in others.iter_mut() {
-        other.difference = Some(other.minus(best, 1.0));
-    }
-    if best.is_in_order() {
-        return 0;
-    }
-    let pairs = repeated * repeated.saturating_sub(1) / 2;
-    // Pairs with the best setting come first; the others are needed only for their ranks.
-    let all: Vec<&Candidate> = std::iter::once(&*best).chain(&*others).collect();
-    // A single value has no spread: of 100,000 settings with one each there is nothing to test.
-    let several: Vec<usize> = (0..all.len()).filter(|&own| all[own].samples.len() > 1).collect();
-    let firsts = several.iter().filter(|&&own| pairs <= MOST_PAIRS || own == 0);
-    let tested = firsts.flat_map(|&i| several.iter().filter(move |&&j| j > i).map(move |&j| (i, j)));
-    let tested = tested.filter_map(|(i, j)| Some(((i, j), all[j].p_of_difference(all[i])?)));
-    let (tested, p): (Vec<(usize, usize)>, Vec<f64>) = tested.unzip();
-    for ((i, j), p) in tested.into_iter().zip(holm(&p, pairs)) {
-        if i == 0 {
-            others[j - 1].p = Some(p);
-        }
-    }
-    pairs
 }
 
 impl Comparison {

@@ -5,7 +5,7 @@ use rand_xoshiro::{
     rand_core::{Rng, SeedableRng},
 };
 
-use super::*;
+use super::{super::pairs::compare_with_best, *};
 
 fn setting(values: Vec<f64>) -> Candidate {
     Candidate {
@@ -13,6 +13,7 @@ fn setting(values: Vec<f64>) -> Candidate {
         places: Vec::new(),
         each: "seed",
         dependence: Dependence::Independent,
+        rows: JudgingRows::default(),
         combinations: [1; 2],
         lost: 0,
         incomplete: 0,

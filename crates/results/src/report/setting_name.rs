@@ -11,8 +11,8 @@ const MOST_OF_VALUE: usize = 72;
 /// ` lr 0.03 width 32`.
 pub(super) fn named<'a>(keys: &[String], values: impl Iterator<Item = &'a str>) -> String {
     let values = short(keys).into_iter().zip(values);
-    // A key that varies only where others have given values has none elsewhere.
-    let values = values.filter(|(_, value)| !value.is_empty());
+    // A key that varies only where others have given values has none elsewhere, and a table that only some have no key.
+    let values = values.filter(|(_, value)| !["", "-"].contains(value));
     let mut name = String::new();
     for (place, (key, value)) in values.enumerate() {
         let word = format!(" {key} {}", cut_within(&escape_line(value)));

@@ -162,7 +162,11 @@ impl Content<'_> {
         let best = ranking.settings.first();
         let best = best.map(|best| format!("; best: {}", ranking.name(self.comparison, best)));
         let label = format!("{title}{}", best.unwrap_or_default());
-        self.figure(html, (&format!("{}-by-{across}-and-{up}", metric.name), &title, &label), drawing);
+        self.figure(
+            html,
+            (&format!("{}-by-{across}-and-{up}", metric.name), &title, &label),
+            drawing.with_heading(&title),
+        );
     }
 }
 

@@ -57,7 +57,7 @@ impl Content<'_> {
                 }
             });
         });
-        self.keep(map.name, draw(map, &cells).file(map.caption));
+        self.keep(map.name, draw(map, &cells).with_heading(map.caption).file(map.caption));
     }
 }
 

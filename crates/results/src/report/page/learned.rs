@@ -142,7 +142,8 @@ impl Content<'_> {
             }
             return;
         }
-        let verdict = self.comparison.verdict(ranking, 0);
+        let shown: Vec<&Candidate> = ranking.settings.iter().collect();
+        let verdict = self.comparison.verdict(ranking, &shown, 0);
         let (answer, doubt) = verdict.split_once(";\n").unwrap_or((&verdict, ""));
         html.prose("verdict", answer.trim());
         if !doubt.is_empty() {

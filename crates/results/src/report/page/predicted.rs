@@ -158,7 +158,7 @@ impl Content<'_> {
             Some((units::count(count), (share * heat::SHADES) as usize))
         };
         self.section("confusion", "Confusion matrix", |content, html| {
-            let caption = "Rows by actual class (down) and predicted class (across)";
+            let caption = "Rows by actual class (down) and predicted class (across): the stronger the colour, the more of its class";
             let [actual, predicted] =
                 [actual, predicted].map(|names| names.iter().map(String::as_str).collect::<Vec<_>>());
             let (name, axes) = ("confusion", ["actual", "predicted"]);

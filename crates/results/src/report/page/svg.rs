@@ -104,15 +104,25 @@ pub(super) struct Svg {
     width: f64,
     height: f64,
     marks: Html,
+    /// Above the drawing in a file of its own; a page has it as a caption.
+    heading: Option<String>,
 }
+
+/// The height of a heading.
+const HEADING: f64 = 26.0;
 
 impl Svg {
     pub(super) fn new(width: f64, height: f64, marks: Html) -> Self {
-        Self { width, height, marks }
+        Self { width, height, marks, heading: None }
     }
 
     pub(super) fn with_height(self, height: f64) -> Self {
         Self { height, ..self }
+    }
+
+    /// With words that say what colours mean.
+    pub(super) fn with_heading(self, words: &str) -> Self {
+        Self { heading: Some(words.to_owned()), ..self }
     }
 
     /// Embeds the drawing in a page.
@@ -131,7 +141,10 @@ impl Svg {
     /// The drawing as a file of its own.
     pub(super) fn file(&self, title: &str) -> String {
         let mut html = Html::default();
-        let (width, height) = (self.width, self.height);
+        let above = if self.heading.is_some() { HEADING } else { 0.0 };
+        let needed =
+            self.heading.as_ref().map_or(0.0, |words| words.chars().count() as f64 * CHARACTER + 16.0);
+        let (width, height) = (px(self.width.max(needed)), self.height + above);
         let view = format!("0 0 {width} {height}");
         let attributes: Attributes<'_> = &[
             ("xmlns", &"http://www.w3.org/2000/svg"),
@@ -143,7 +156,11 @@ impl Svg {
             html.words("title", &[], title);
             html.words("style", &[], STYLE);
             html.empty("rect", &[("width", &width), ("height", &height), ("fill", &"#fff")]);
-            html.append(self.marks.clone());
+            if let Some(words) = &self.heading {
+                html.words("text", &[("x", &8), ("y", &18)], words);
+            }
+            let place = format!("translate(0 {above})");
+            html.with("g", &[("transform", &place)], |html| html.append(self.marks.clone()));
         });
         format!("{HEAD}{}\n", html.into_string())
     }
