@@ -127,8 +127,8 @@ fn read(path: &Path, refit: &Refit<'_>, options: &RefitOptions) -> Result<(Vec<S
     let mut words = refit.overrides().map_err(|[message, hint]| Exit::refused(message, Some(&hint)))?;
     let derived = words.len();
     words.extend(refit.given.iter().cloned());
-    let all: Vec<String> = words.iter().cloned().chain(options.start.launch.overrides()).collect();
-    let loaded = spec::read_refit(path, &all, derived).map_err(|failure| refuse(&failure))?;
+    let mut loaded = spec::read_refit(path, &words, derived).map_err(|failure| refuse(&failure))?;
+    loaded.add_sbatch(&options.start.launch.sbatch).map_err(|failure| refuse(&failure))?;
     Ok((words, loaded))
 }
 

@@ -29,6 +29,25 @@ pub enum Loaded {
     Lab(Box<Experiment<LabSpec>>),
 }
 
+impl Loaded {
+    /// Adds options of `sbatch` from the command line to those of the spec: of two that are the same, `sbatch` takes the last.
+    ///
+    /// # Errors
+    /// One is none, or is set by the launcher itself.
+    pub fn add_sbatch(&mut self, options: &[String]) -> Result<(), Failure> {
+        if let Some(other) = options.iter().find(|own| !launcher::is_option(own)) {
+            let message = format!("`--sbatch`: expected {}, found `{other}`", launcher::OPTION);
+            return Err(Failure::new(vec![Problem::new(Location::Nowhere, message)]));
+        }
+        let launcher = match self {
+            Self::Train(experiment) => &mut experiment.launcher,
+            Self::Lab(experiment) => &mut experiment.launcher,
+        };
+        launcher.slurm.extra.extend_from_slice(options);
+        Ok(())
+    }
+}
+
 /// Reads a training spec; see [`read`].
 ///
 /// # Errors
