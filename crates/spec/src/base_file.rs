@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use super::{
     diagnostic::Sources,
-    folders::Folders,
+    folders::{Folders, direct},
     key::Key,
     overrides,
     points::folder_of,
@@ -68,6 +68,7 @@ fn at(problem: Problem, span: Span) -> Vec<Problem> {
         place => place,
     };
     let hint =
+        let path = direct(path);
         problem.hint.unwrap_or_else(|| "the path starts at the folder of the file that has it".to_owned());
     vec![Problem { place, hint: Some(hint), ..problem }]
 }
