@@ -19,7 +19,7 @@ use crate::{
     host::escape_line,
     predict::moved_source,
     record::command_line,
-    report::{BestRun, find_best_run, run_digest, run_numbers, run_status, steps_per_epoch},
+    report::{BestRun, find_best_run, rate_falls, run_digest, run_numbers, run_status, steps_per_epoch},
     run::{Exit, print_stderr, refuse, warn},
     spec::{self, Data, Length, Loaded, Refit, Spec, ValidateEvery},
 };
@@ -39,6 +39,7 @@ pub fn refit(options: &RefitOptions, begun: Instant) -> Result<Exit, Exit> {
         moved: moved.as_ref(),
         length: length(&spec, &ends),
         steps_per_epoch: steps_per_epoch(&best.folder),
+        falls: &rate_falls(&best.folder),
         tests: options.all,
         validates: false,
         infers: false,
@@ -54,6 +55,7 @@ pub fn refit(options: &RefitOptions, begun: Instant) -> Result<Exit, Exit> {
         refit.validates = true;
         read = self::read(&path, &refit, options)?;
     }
+    refit.check_plateau().map_err(|[message, hint]| Exit::refused(message, Some(&hint)))?;
     let (words, loaded) = read;
     let Some(last) = first(&loaded) else {
         return Err(Exit::refused("`refit` trains a model, and `kind` is another", None));
