@@ -19,7 +19,7 @@ use crate::{
     host::escape_line,
     predict::moved_source,
     record::command_line,
-    report::{BestRun, find_best_run, run_digest, run_numbers, run_status, steps_per_epoch},
+    report::{BestRun, find_best_run, rate_falls, run_digest, run_numbers, run_status, steps_per_epoch},
     run::{Exit, print_stderr, refuse, warn},
     spec::{self, Data, Length, Loaded, Refit, Spec, ValidateEvery},
 };
@@ -39,6 +39,7 @@ pub fn refit(options: &RefitOptions, begun: Instant) -> Result<Exit, Exit> {
         moved: moved.as_ref(),
         length: length(&spec, &ends),
         steps_per_epoch: steps_per_epoch(&best.folder),
+        falls: &rate_falls(&best.folder),
         tests: options.all,
         validates: false,
         infers: false,
@@ -54,6 +55,7 @@ pub fn refit(options: &RefitOptions, begun: Instant) -> Result<Exit, Exit> {
         refit.validates = true;
         read = self::read(&path, &refit, options)?;
     }
+    refit.check_plateau().map_err(|[message, hint]| Exit::refused(message, Some(&hint)))?;
     let (words, loaded) = read;
     let Some(last) = first(&loaded) else {
         return Err(Exit::refused("`refit` trains a model, and `kind` is another", None));
@@ -127,8 +129,8 @@ fn read(path: &Path, refit: &Refit<'_>, options: &RefitOptions) -> Result<(Vec<S
     let mut words = refit.overrides().map_err(|[message, hint]| Exit::refused(message, Some(&hint)))?;
     let derived = words.len();
     words.extend(refit.given.iter().cloned());
-    let all: Vec<String> = words.iter().cloned().chain(options.start.launch.overrides()).collect();
-    let loaded = spec::read_refit(path, &all, derived).map_err(|failure| refuse(&failure))?;
+    let mut loaded = spec::read_refit(path, &words, derived).map_err(|failure| refuse(&failure))?;
+    loaded.add_sbatch(&options.start.launch.sbatch).map_err(|failure| refuse(&failure))?;
     Ok((words, loaded))
 }
 

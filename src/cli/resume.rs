@@ -61,8 +61,9 @@ pub fn load(
         Resume::Auto | Resume::No => options.run.words.clone(),
     };
     let read = &|overrides: Vec<String>| {
-        let all: Vec<String> = overrides.into_iter().chain(options.launch.overrides()).collect();
-        spec::read(path, &all).map_err(|failure| refuse(&failure))
+        let mut loaded = spec::read(path, &overrides).map_err(|failure| refuse(&failure))?;
+        loaded.add_sbatch(&options.launch.sbatch).map_err(|failure| refuse(&failure))?;
+        Ok(loaded)
     };
     let load = |words: &[String]| match resume {
         Resume::Sweep(folder) => load_sweep(folder, words, read),

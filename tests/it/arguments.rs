@@ -337,6 +337,11 @@ fn a_shell_completes_keys_specs_templates_and_runs() {
         String::from_utf8(output.stdout).unwrap().lines().map(str::to_owned).collect()
     };
     assert_eq!(completed(&["spec.toml", "optimizer.sgd.l"]), ["optimizer.sgd.lr="]);
+    std::fs::write(place.path().join("above.toml"), "extends = 'spec.toml'\n").unwrap();
+    assert_eq!(completed(&["above.toml", "optimizer.sgd.l"]), ["optimizer.sgd.lr="]);
+    assert!(
+        completed(&["above.toml", "extends"]).is_empty() && completed(&["above.toml", "delete"]).is_empty()
+    );
     assert_eq!(completed(&["check", "-q", "spec.toml", "model.loss=h"]), ["model.loss=huber"]);
     assert_eq!(completed(&["\"spec.toml\"", "optimizer.sgd.l"]), ["optimizer.sgd.lr="]);
     // Bash splits words at `=`.

@@ -86,30 +86,76 @@ fn a_plateau_that_never_changes_the_rate_is_warned_of() {
         &[&plateau("patience = 0, min_lr = 0.02")],
         &[&format!("{never} is 0.01, with a `min_lr` of 0.02 and an `eps` of 1e-8")],
     );
+    // After a warm-up it judges what follows: 3 steps to an epoch, validations after steps 3, 6 and 9.
+    let chain = |steps: u64| {
+        format!("schedule.chain=[{{ steps = {steps}, linear = {{}} }}, {{ plateau = {{ patience = 0 }} }}]")
+    };
+    warned(&place, &[&chain(2)], &[]);
+    let after = "the plateau of `schedule.chain` never changes the rate: it would after 2 validations, and the run validates twice after step 3";
+    warned(&place, &[&chain(3)], &[after]);
+    warned(&place, &[&chain(1), "schedule.interval=epoch"], &[after]);
+    let reached = "`schedule.chain.1` is never reached: it begins after 9 steps, and the run takes 9";
+    warned(&place, &[&chain(9)], &[reached]);
     let interval = "`schedule.interval` has no effect: a plateau counts validations";
     warned(&place, &[&plateau("patience = 0"), "schedule.interval=epoch"], &[interval]);
 }
 
-/// It is refused, as the final model has no validations; parity takes steps without any.
+/// Epochs with the rate of their steps, each once.
+fn rates_of_epochs(run: &super::process::Folder) -> Vec<(String, String)> {
+    let train = run.metrics().only("split", "train");
+    let pairs = train.column("epoch").into_iter().zip(train.column("lr"));
+    let mut pairs: Vec<_> = pairs.map(|(epoch, lr)| (epoch.to_owned(), lr.to_owned())).collect();
+    pairs.dedup();
+    pairs
+}
+
+/// It is refused, as the final model has no validations, and the hint's schedule has the rates of the run.
+#[test]
+fn a_final_model_without_validations_has_no_plateau() {
+    let place = Sandbox::new(SPEC);
+    let run = place.run(&[FALLS, "logging.metrics=[loss,lr]", "trainer.max_epochs=12"]).ended_by(0);
+    let (path, rates) = (run.0.to_str().unwrap(), rates_of_epochs(&run));
+    let best: usize = run.summary("best_epoch").parse().unwrap();
+    let falls: Vec<usize> = (1..best).filter(|epoch| rates[*epoch].1 != rates[epoch - 1].1).collect();
+    assert!(falls.len() > 1, "{best} {rates:?}");
+    let listed: Vec<String> = falls.iter().map(usize::to_string).collect();
+    let (last, rest) = listed.split_last().unwrap();
+    let schedule = format!(
+        "schedule={{ interval = \"epoch\", multi_step = {{ milestones = [{}], gamma = 0.5 }} }}",
+        listed.join(", ")
+    );
+    let refit = place.runner(&["refit", path, "-q"]);
+    let wanted = format!(
+        "error: `schedule.plateau`: a plateau follows validations, and the final model has none\n  = hint: `'~schedule'` after \
+         RUN trains at a constant rate, and `'{schedule}'` reduces it as it fell in the run, after epochs {} and {last}; the \
+         plateau stays if rows validate: set aside some, such as `data.synthetic_regression.validation_rows = 1000`\n",
+        rest.join(", ")
+    );
+    assert_eq!((refit.code, refit.stderr.as_str()), (Some(2), wanted.as_str()));
+    for (words, name) in [(&[schedule.as_str()][..], "falls"), (&["~schedule"], "constant")] {
+        let ended = place.runner(&[&["refit", path, "-q", "--runs-dir", name], words].concat());
+        assert_eq!((ended.code, ended.stderr.as_str()), (Some(0), ""), "{words:?}");
+    }
+    let last = super::process::Folder::within(&place.path().join("falls")).unwrap();
+    assert_eq!(rates_of_epochs(&last), rates[..best]);
+}
+
+/// With rows that validate after all, the final model has a plateau as the run has.
+#[test]
+fn a_final_model_with_validations_keeps_the_plateau() {
+    let place = Sandbox::new(SPEC);
+    let run = place.run(&[FALLS, "trainer.max_epochs=3"]).ended_by(0);
+    let rows = "data.synthetic_regression.validation_rows=20";
+    let refit = place.runner(&["refit", run.0.to_str().unwrap(), rows, "-q", "--runs-dir", "more"]);
+    assert_eq!((refit.code, refit.stderr.as_str()), (Some(0), ""));
+    let spec = super::process::Folder::within(&place.path().join("more")).unwrap().text("spec.toml");
+    assert!(spec.contains("[schedule.plateau]\n") && spec.contains("validation_rows = 20\n"), "{spec}");
+}
+
+/// Parity takes steps without any.
 #[test]
 fn what_has_no_validations_has_no_plateau() {
     let place = Sandbox::new(SPEC);
-    let run = place.run(&[FALLS, "trainer.max_epochs=2"]).ended_by(0);
-    let refit = place.runner(&["refit", run.0.to_str().unwrap(), "-q"]);
-    assert_eq!(
-        (refit.code, refit.stderr.as_str()),
-        (
-            Some(2),
-            "error: `schedule.plateau`: a plateau follows validations, and the final model has none\n  \
-             = hint: `'~schedule'` after RUN trains at a constant rate, and `'~schedule.plateau' \
-             'schedule.multi_step={ milestones = [800, 1200] }'` reduces it after the steps that you name\n"
-        )
-    );
-    for others in [&["~schedule"][..], &["~schedule.plateau", "schedule.multi_step={ milestones = [8, 12] }"]]
-    {
-        let refit = place.runner(&[&["refit", run.0.to_str().unwrap(), "-q"], others].concat());
-        assert_eq!((refit.code, refit.stderr.as_str()), (Some(0), ""), "{others:?}");
-    }
     let parity = place.runner(&["parity", "spec.toml", "--virtual-gpus", "2", "--steps", "8", FALLS]);
     assert_eq!((parity.code, parity.stderr.as_str()), (Some(0), ""), "{}", parity.stdout);
     let note = "the learning rate is constant: a plateau follows validations, of which there are none";

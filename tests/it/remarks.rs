@@ -158,6 +158,27 @@ fn more_patience_than_there_are_validations() {
     );
 }
 
+/// Losses and errors are 0 or more, and the other metrics 1 at most.
+#[test]
+fn a_threshold_that_no_value_reaches() {
+    let place = place(100);
+    let stopping = |keys: &str| format!("trainer.early_stopping={{ {keys} }}");
+    let words = |limit: &str, name: &str, bound: &str| {
+        format!(
+            "`trainer.early_stopping.stopping_threshold` is {limit}, and no validation {name} is {bound}: it never stops the run"
+        )
+    };
+    warned(&place, &[&stopping("stopping_threshold = 0")], &[]);
+    warned(&place, &[&stopping("stopping_threshold = -5")], &[&words("-5", "loss", "below 0")]);
+    let r2 = |limit: f64| stopping(&format!("metric = \"validation.r2\", stopping_threshold = {limit}"));
+    warned(&place, &[&r2(1.0)], &[]);
+    warned(&place, &[&r2(1.5)], &[&words("1.5", "r2", "above 1")]);
+    let both =
+        "`trainer.early_stopping.patience` is 5, and the run validates 3 times: it is never stopped early";
+    let keys = "metric = \"validation.mae\", patience = 5, stopping_threshold = -0.1";
+    warned(&place, &[&stopping(keys)], &[both, &words("-0.1", "mae", "below 0")]);
+}
+
 #[test]
 fn blocks_of_a_policy_that_has_none() {
     let place = place(100);

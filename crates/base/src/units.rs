@@ -1,5 +1,5 @@
-//! Numbers for people: four significant digits and a unit. (Files have exact values instead.) Also the names
-//! of enum variants.
+//! Numbers for people: counts have commas, as in 144,240; what is measured has four significant digits and a unit, without commas, as
+//! in 7976 steps/s. (Files have exact values instead.) Also the names of enum variants.
 
 /// Declares an enum whose variants have a name for files and messages.
 #[macro_export]

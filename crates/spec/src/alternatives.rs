@@ -4,6 +4,7 @@
 use super::{
     Init, Optimizer, Rule, Source,
     checkpoint::Every,
+    data::OWN_SPLIT,
     devices::Request,
     key::{Key, dotted},
     lab::Operands,
@@ -29,14 +30,34 @@ fn names_in(table: &str) -> Vec<&'static str> {
     }
 }
 
+/// The other ways to say which rows validate, within `[data]`. Folds go with what else a split says.
+fn other_splits(name: &str) -> Vec<&'static str> {
+    let rest = match name {
+        "split" => vec![],
+        "split.validation" => vec!["folds", "fold"],
+        "folds" | "fold" => vec!["split.validation"],
+        own if OWN_SPLIT.contains(&own) => {
+            // Files of their own exclude a fraction of the same source.
+            let is_fraction = |key: &str| key.ends_with(".validation_fraction");
+            let source = |key: &str| key.split('.').next().map(str::to_owned);
+            let excludes =
+                |other: &&str| source(other) == source(own) && is_fraction(other) != is_fraction(own);
+            return OWN_SPLIT.into_iter().filter(excludes).chain(["split", "folds", "fold"]).collect();
+        }
+        _ => return Vec::new(),
+    };
+    OWN_SPLIT.into_iter().chain(rest).collect()
+}
+
 /// The other keys of which a spec has one, as `key` is one of them.
 pub(super) fn alternatives(key: &Key) -> Vec<Key> {
     let (Some((name, table)), Some(span)) = (key.parts.split_last(), key.span()) else { return Vec::new() };
     let table = dotted(table.iter().map(|part| part.text.as_str()));
     let names = names_in(&table);
-    if !names.contains(&name.text.as_str()) {
-        return Vec::new();
-    }
-    let others = names.into_iter().filter(|other| *other != name.text);
-    others.filter_map(|other| Key::parse_at(&format!("{table}.{other}"), span).ok()).collect()
+    let (table, others) = match key.dotted().strip_prefix("data.").map(other_splits) {
+        Some(others) if !others.is_empty() => ("data", others),
+        _ if !names.contains(&name.text.as_str()) => return Vec::new(),
+        _ => (&*table, names.into_iter().filter(|other| *other != name.text).collect()),
+    };
+    others.into_iter().filter_map(|other| Key::parse_at(&format!("{table}.{other}"), span).ok()).collect()
 }

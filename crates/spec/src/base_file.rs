@@ -1,19 +1,21 @@
-//! `extends`: a spec that begins with another one, of which it replaces keys as overrides on the command line do.
+//! `extends`: a spec that begins with another one, of which it deletes and replaces keys as overrides on the command line do.
 //!
 //! ```text
-//! base.toml, whose base was read in the same way  ->  the file's keys take their place  ->  overrides
+//! base.toml, whose base was read in the same way  ->  without `delete`  ->  the file's keys take their place  ->  overrides
 //! ```
 
 use std::path::{Path, PathBuf};
 
+use serde_json::json;
+
 use super::{
     diagnostic::Sources,
-    folders::Folders,
+    folders::{Folders, direct},
     key::Key,
     overrides,
     points::folder_of,
     problem::{Location, Problem},
-    reader::Item,
+    reader::Fields,
     spec_text::read_text,
     tree::{self, Span, Table, Value},
 };
@@ -24,21 +26,38 @@ pub(super) const KEY: &str = "extends";
 /// Schema text of the key.
 pub(super) const DOC: &str = "another spec, of which this file replaces keys: tables key by key, lists as a whole; its path starts at this file's folder";
 
+/// The key of what the file takes out of the other one.
+pub(super) const DELETE: &str = "delete";
+
+/// The keys that only files have.
+pub const OF_FILES: [&str; 2] = [KEY, DELETE];
+
+/// Schema text of [`DELETE`].
+pub(super) const DELETE_DOC: &str = "keys of the spec that this file extends, which are deleted before its own take their places; an index is the position in the list of that spec";
+
 /// The texts and the folders of the files that a spec has been read from.
 pub(super) struct Files {
     pub sources: Sources,
     pub folders: Folders,
     /// Keys that have taken the place of those of a file that was extended.
     pub given: Vec<Key>,
+    /// What is wrong with lists of keys to delete.
+    pub problems: Vec<Problem>,
 }
 
 impl Files {
+    /// Of a spec whose paths start at `folder`.
+    pub fn new(sources: Sources, folder: &Path) -> Self {
+        Self { sources, folders: Folders::new(folder), given: Vec::new(), problems: Vec::new() }
+    }
+
     /// Puts the keys of a file, the last of `chain`, in place of those of the file that it extends.
     ///
     /// # Errors
     /// The other file cannot be read, is no TOML, or extends one of `chain`.
     pub fn extend(&mut self, mut own: Table, chain: &mut Vec<PathBuf>) -> Result<Table, Vec<Problem>> {
         let Some(entry) = own.remove(KEY) else { return Ok(own) };
+        let deleted = own.remove(DELETE);
         let span = entry.node.span;
         let name = match &entry.node.value {
             Value::String(name) => Some(name).filter(|name| !name.is_empty()),
@@ -49,6 +68,7 @@ impl Files {
             return Err(Problem::new(span.place(), message).into());
         };
         let path = chain.last().and_then(|path| path.parent()).unwrap_or(Path::new("")).join(name);
+        let path = direct(path);
         chain.push(path.clone());
         refuse_circle(chain, span)?;
         let text = read_text(&path, false).map_err(|problem| at(*problem, span))?;
@@ -56,6 +76,9 @@ impl Files {
         self.sources.add_base(&path, text);
         self.folders.add_base(folder_of(&path));
         let mut root = self.extend(root?, chain)?;
+        if let Some(list) = deleted {
+            self.problems.extend(overrides::delete_listed(&mut root, &list.node));
+        }
         self.given.extend(overrides::replace(&mut root, own));
         Ok(root)
     }
@@ -83,8 +106,12 @@ fn refuse_circle(chain: &[PathBuf], span: Span) -> Result<(), Vec<Problem>> {
     Err(Problem::new(span.place(), message).hint(format!("leave `{KEY}` out of one of them")).into())
 }
 
-/// The key in the schema. The loader has removed it from files; a trial has it by an override or an axis.
-pub(super) fn refuse_elsewhere(v: Item<'_>) {
-    let schema = serde_json::json!({ "type": "string", "minLength": 1 });
-    v.custom("it in a spec file alone, neither as an override nor as an axis", schema, (), |_| None);
+/// Both keys in the schema. The loader has removed them from files; a trial has them by an override or an axis, or the second alone.
+pub(super) fn refuse_elsewhere(t: &mut Fields<'_>) {
+    let text = json!({ "type": "string", "minLength": 1 });
+    let list = json!({ "type": "array", "items": text, "minItems": 1 });
+    let place = "it in a spec file alone, neither as an override nor as an axis";
+    t.optional(KEY, DOC, |v| v.custom(place, text, (), |_| None));
+    let place = "it beside `extends` in a spec file; on the command line `~KEY` deletes a key";
+    t.optional(DELETE, DELETE_DOC, |v| v.custom(place, list, (), |_| None));
 }

@@ -9,7 +9,7 @@ use tempfile::TempDir;
 
 use super::{Loaded, read};
 
-const BASE: &str = r#"seed = 3
+pub(super) const BASE: &str = r#"seed = 3
 [data.csv]
 path = "a.csv"
 target = "y"
@@ -24,10 +24,10 @@ every_minutes = 1.0
 keep_last = 2
 "#;
 
-struct Folder(TempDir);
+pub(super) struct Folder(TempDir);
 
 impl Folder {
-    fn new(files: &[(&str, &str)]) -> Self {
+    pub fn new(files: &[(&str, &str)]) -> Self {
         let folder = tempfile::tempdir().unwrap();
         for (name, text) in files {
             let path = folder.path().join(name);
@@ -37,17 +37,17 @@ impl Folder {
         Self(folder)
     }
 
-    fn read(&self, name: &str, words: &[&str]) -> Result<Loaded, String> {
+    pub fn read(&self, name: &str, words: &[&str]) -> Result<Loaded, String> {
         let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
         read(&self.0.path().join(name), &words).map_err(|failure| self.shorten(&failure.render(false)))
     }
 
-    fn loaded(&self, name: &str, words: &[&str]) -> Loaded {
+    pub fn loaded(&self, name: &str, words: &[&str]) -> Loaded {
         self.read(name, words).unwrap_or_else(|failure| panic!("{name}: {failure}"))
     }
 
     /// The resolved spec with origins.
-    fn text(&self, name: &str, words: &[&str]) -> String {
+    pub fn text(&self, name: &str, words: &[&str]) -> String {
         self.shorten(&self.loaded(name, words).to_toml_with_origins())
     }
 
@@ -57,7 +57,7 @@ impl Folder {
     }
 
     /// Whether two files give the same trials.
-    fn assert_same(&self, name: &str, other: &str, words: &[&str]) {
+    pub fn assert_same(&self, name: &str, other: &str, words: &[&str]) {
         let [own, other] = [self.loaded(name, words), self.loaded(other, &[])];
         assert_eq!(
             own.hash8(),
@@ -177,7 +177,7 @@ fn paths_start_at_the_folder_of_their_file() {
     assert_eq!(paths("own/last.toml", &[]), [shared("a.csv"), shared("b.csv")]);
     let Loaded::Train(experiment) = folder.loaded("own/last.toml", &[]) else { panic!("a training") };
     let kept = folder.shorten(&experiment.to_sweep_toml("last"));
-    assert!(kept.contains(r#""data.csv.path" = ["own/../shared/a.csv", "own/../shared/b.csv"]"#), "{kept}");
+    assert!(kept.contains(r#""data.csv.path" = ["shared/a.csv", "shared/b.csv"]"#), "{kept}");
 }
 
 #[test]

@@ -139,8 +139,8 @@ table! {
     check check
 }
 
-/// Keys of a source that choose validation rows in a way of their own, and so exclude `data.split`.
-const OWN_SPLIT: [&str; 10] = [
+/// Keys of a source that choose validation rows in a way of their own, and so exclude `data.split` and `data.folds`.
+pub(super) const OWN_SPLIT: [&str; 10] = [
     "csv.validation_path",
     "csv.validation_fraction",
     "idx.validation_images",

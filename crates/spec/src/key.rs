@@ -127,7 +127,7 @@ pub(super) fn set(root: &mut Table, key: &Key, node: Node) -> Result<(), Box<Pro
             Some(Value::Array(items)) => Spot::Array(items),
             Some(Value::Deleted) => {
                 let name = dotted(key.parts[..=depth].iter().map(|p| p.text.as_str()));
-                let message = format!("`{name}` was deleted by an earlier argument");
+                let message = format!("`{name}` has been deleted already");
                 return Err(Problem::new(part.span.place(), message)
                     .hint("indexes mean the spec as it is written")
                     .into());

@@ -145,14 +145,19 @@ fn is_own(option: &str) -> bool {
     name.is_some_and(|name| OWN_OPTIONS.contains(&name))
 }
 
+/// What an option must be.
+pub(super) const OPTION: &str = "an option of `sbatch` that the launcher does not set itself, as it does array, job name, output, signal and \
+                      time, such as `--mem=16G`";
+
+pub(super) fn is_option(text: &str) -> bool {
+    text.starts_with('-') && fits_line(text) && !is_own(text)
+}
+
 fn options(v: Item<'_>) -> Vec<String> {
     v.list(0..=1000, |v| {
         let schema = json!({ "type": "string", "pattern": "^--?[A-Za-z]" });
-        let what = "an option of `sbatch` that the launcher does not set itself, as it does array, job name, output, signal \
-                    and time, such as `--mem=16G`";
-        v.custom(what, schema, "--mem=1G".to_owned(), |v| {
-            let fits = |text: &&str| text.starts_with('-') && fits_line(text) && !is_own(text);
-            v.as_str().filter(fits).map(str::to_owned)
+        v.custom(OPTION, schema, "--mem=1G".to_owned(), |v| {
+            v.as_str().filter(|text| is_option(text)).map(str::to_owned)
         })
     })
 }

@@ -12,6 +12,8 @@ mod alternatives;
 mod base_file;
 #[cfg(test)]
 mod base_file_tests;
+#[cfg(test)]
+mod base_place_tests;
 mod checkpoint;
 mod class_weights;
 mod data;
@@ -56,6 +58,7 @@ mod trainer;
 mod tree;
 mod typed;
 
+pub use base_file::OF_FILES;
 pub use checkpoint::{Checkpoint, Every};
 pub use class_weights::ClassWeights;
 pub use data::{Data, Idx, Npy, Placement, Source, SplitRule, SyntheticRegression};
@@ -69,7 +72,7 @@ pub use extend::NotExtended;
 pub use key::short_keys;
 pub use lab::{Lab, LabSpec};
 pub use launcher::{ArraySize, Launcher, Slurm};
-pub use load::{Loaded, default_name, load, read, read_refit};
+pub use load::{Loaded, default_name, load, read, read_refit, written};
 pub use logging::{Logging, Metric, Policy};
 pub use model::{Init, Layer, Linear, Loss, Model, Parameter};
 pub use monitor::Monitor;
@@ -341,7 +344,7 @@ impl Spec {
 fn tables_of_sweeps(t: &mut Fields<'_>) {
     t.optional("sweep", sweep::DOC, |v| v.table(|t| sweep::Sweep::read(t, &mut Vec::new())));
     t.optional("launcher", launcher::DOC, Launcher::read);
-    t.optional(base_file::KEY, base_file::DOC, base_file::refuse_elsewhere);
+    base_file::refuse_elsewhere(t);
 }
 
 /// Whether a name that becomes a folder's name may contain this character.

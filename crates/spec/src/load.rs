@@ -29,6 +29,25 @@ pub enum Loaded {
     Lab(Box<Experiment<LabSpec>>),
 }
 
+impl Loaded {
+    /// Adds options of `sbatch` from the command line to those of the spec: of two that are the same, `sbatch` takes the last.
+    ///
+    /// # Errors
+    /// One is none, or is set by the launcher itself.
+    pub fn add_sbatch(&mut self, options: &[String]) -> Result<(), Failure> {
+        if let Some(other) = options.iter().find(|own| !launcher::is_option(own)) {
+            let message = format!("`--sbatch`: expected {}, found `{other}`", launcher::OPTION);
+            return Err(Failure::new(vec![Problem::new(Location::Nowhere, message)]));
+        }
+        let launcher = match self {
+            Self::Train(experiment) => &mut experiment.launcher,
+            Self::Lab(experiment) => &mut experiment.launcher,
+        };
+        launcher.slurm.extra.extend_from_slice(options);
+        Ok(())
+    }
+}
+
 /// Reads a training spec; see [`read`].
 ///
 /// # Errors
@@ -62,6 +81,14 @@ pub fn read_refit(path: &Path, overrides: &[String], derived: usize) -> Result<L
     load_text(path, &folder_of(path), text, (overrides, derived))
 }
 
+/// The keys of a spec file, with those of the files that it extends; `None` where one of them cannot be read.
+pub fn written(path: &Path) -> Option<toml::Table> {
+    let root = tree::parse_document(&read_text(path, false).ok()?, 0).ok()?;
+    let mut files = Files::new(Sources::default(), &folder_of(path));
+    let root = files.extend(root, &mut vec![path.to_owned()]).ok()?;
+    Value::Table(root).to_toml().try_into().ok()
+}
+
 /// Number of earlier specs with which a spec shares the tables that are equal.
 const SHARED_WITH: usize = 16;
 
@@ -83,20 +110,21 @@ pub(super) fn load_text(
         return Err(Failure::new(vec![Problem::new(Location::Nowhere, message).hint(hint)]));
     }
     let sources = Sources::new(path, text, overrides, derived);
-    let mut files = Files { sources, folders: Folders::new(folder), given: Vec::new() };
+    let mut files = Files::new(sources, folder);
     let extended = parsed.and_then(|root| files.extend(root, &mut vec![path.to_owned()]));
-    let Files { sources, folders, given } = files;
+    let Files { sources, folders, given, problems: of_files } = files;
     let mut root = match extended {
         Ok(root) => root,
         Err(problems) => return Err(Failure::from_problems(problems, sources)),
     };
     let (mut keys, mut problems) = overrides::apply(&mut root, overrides);
     keys.extend(given);
+    problems.extend(of_files);
     let mut written = root.clone();
     written.close_gaps();
     let sweep = take_sweep(&mut root, &folders, &mut problems);
     let launcher = take_launcher(&mut root, &folders, &mut problems);
-    sweep.check_overrides(&keys, &mut problems);
+    sweep.check_overrides(&keys, &root, &mut problems);
     let kind = kind_of(&root);
     let parts = (written, root, sweep, launcher);
     Ok(match kind {

@@ -1,5 +1,5 @@
 //! Positional overrides, in the style of Hydra: `key=value` sets, `key=1,2,4` and `key=0..5` sweep, `~key`
-//! deletes. The keys of a file that extends another one take their places by the same rules.
+//! deletes. A file that extends another one deletes keys of it, and its own take their places, by the same rules.
 //!
 //! They change the tree before anything is read from it. So an override obeys the same rules as the file, and
 //! its mistakes are shown at the argument. An index counts the items of the array as written, whatever was
@@ -8,6 +8,7 @@
 
 use super::{
     alternatives::alternatives,
+    base_file::DELETE,
     key::{self, Key, Part},
     problem::Problem,
     suggest,
@@ -201,6 +202,14 @@ fn remove_axis(root: &mut Table, name: &str) -> bool {
     is_removed
 }
 
+/// Removes the axes of a key and of those in it, with their conditions. Returns whether there were some.
+fn remove_axes(root: &mut Table, name: &str) -> bool {
+    let below = format!("{name}.");
+    let swept: Vec<String> = AXES.iter().flat_map(|table| keys_in(root, table)).collect();
+    let is_in = |key: &&String| **key == name || key.starts_with(&below);
+    swept.iter().filter(is_in).map(|key| remove_axis(root, key)).filter(|removed| *removed).count() > 0
+}
+
 /// Removes the alternatives to what arguments set or sweep, unless an argument gives them, too: the reader reports those.
 fn remove_alternatives(root: &mut Table, given: &[Given]) {
     for other in given.iter().flat_map(|own| alternatives(&own.key)) {
@@ -208,11 +217,7 @@ fn remove_alternatives(root: &mut Table, given: &[Given]) {
         if given.iter().any(|given| given.key.dotted() == name || other.is_above(&given.key)) {
             continue;
         }
-        let below = format!("{name}.");
-        let swept: Vec<String> = AXES.iter().flat_map(|table| keys_in(root, table)).collect();
-        swept.iter().filter(|key| **key == name || key.starts_with(&below)).for_each(|key| {
-            remove_axis(root, key);
-        });
+        remove_axes(root, &name);
         key::remove(root, &other);
     }
 }
@@ -261,8 +266,14 @@ fn list_given(table: &Table, above: &[Part], given: &mut Vec<Given>) {
 /// Tables merge; all else is replaced.
 fn merge(root: &mut Table, own: Table) {
     for Entry { key, key_span, node } in own.entries {
-        match (root.get_mut(&key).map(|entry| &mut entry.node.value), node.value) {
-            (Some(Value::Table(table)), Value::Table(own)) => merge(table, own),
+        match (root.get_mut(&key), node.value) {
+            (
+                Some(Entry { key_span: place, node: Node { value: Value::Table(table), .. }, .. }),
+                Value::Table(own),
+            ) => {
+                *place = key_span;
+                merge(table, own);
+            }
             (_, value) => root.insert(&key, key_span, Node { value, ..node }),
         }
     }
@@ -306,25 +317,44 @@ fn sweep(root: &mut Table, given: &Given, axis: Node) {
     }
 }
 
+/// Deletes the keys that a file lists of the one that it extends.
+pub(super) fn delete_listed(root: &mut Table, list: &Node) -> Vec<Problem> {
+    let expected = |node: &Node| {
+        let found = node.value.found();
+        let message = format!("`{DELETE}`: expected a list of keys, found {found}");
+        Problem::new(node.span.place(), message).hint("such as `delete = [\"schedule\"]`")
+    };
+    let Value::Array(items) = &list.value else { return vec![expected(list)] };
+    let delete = |item: &Node| match &item.value {
+        Value::String(name) => delete(root, &Key::parse_at(name, item.span)?),
+        _ => Err(Box::new(expected(item))),
+    };
+    items.iter().map(delete).filter_map(Result::err).map(|problem| *problem).collect()
+}
+
+/// Deletes a key with the axes that sweep it, or a key in it.
 fn delete(root: &mut Table, key: &Key) -> Result<(), Box<Problem>> {
-    let was_swept = remove_axis(root, &key.dotted());
+    let was_swept = remove_axes(root, &key.dotted());
     if key::remove(root, key).is_some() || was_swept {
         return Ok(());
     }
     let name = key.dotted();
     let place = key.place();
     if key::is_gap(root, key) {
-        let message = format!("`{name}` was deleted by an earlier argument");
+        let message = format!("`{name}` has been deleted already");
         return Err(Problem::new(place, message).hint("indexes mean the spec as it is written").into());
     }
+    let (mark, absent) = match key.span().is_some_and(Span::is_argument) {
+        true => ("~", None),
+        false => ("", Some("the spec that it extends does not set it: leave it out")),
+    };
     let mut problem = Problem::new(place, format!("`{name}` is not there to be deleted"));
     let mut written = Vec::new();
     list_keys("", root, &mut written);
     // A table that contains the key is not a different spelling of it.
     let others = written.iter().map(String::as_str).filter(|other| !name.starts_with(&format!("{other}.")));
-    if let Some(near) = suggest::nearest(&name, others) {
-        problem = problem.hint(format!("did you mean `~{near}`?"));
-    }
+    let near = suggest::nearest(&name, others).map(|near| format!("did you mean `{mark}{near}`?"));
+    problem.hint = near.or(absent.map(str::to_owned));
     Err(problem.into())
 }
 

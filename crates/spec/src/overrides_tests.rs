@@ -116,8 +116,8 @@ fn indexes_mean_the_spec_as_it_is_written() {
         assert_eq!(applied(file, arguments), (want.to_owned(), vec![]), "{arguments:?}");
     }
     let reported = |arguments: &[&str]| applied(file, arguments).1;
-    assert_eq!(reported(&["~l.1", "~l.1"]), ["`l.1` was deleted by an earlier argument"]);
-    assert_eq!(reported(&["~l.3", "l.3.d=2"]), ["`l.3` was deleted by an earlier argument"]);
+    assert_eq!(reported(&["~l.1", "~l.1"]), ["`l.1` has been deleted already"]);
+    assert_eq!(reported(&["~l.3", "l.3.d=2"]), ["`l.3` has been deleted already"]);
     assert_eq!(reported(&["~l.4"]), ["`l.4` is not there to be deleted"]);
 }
 

@@ -93,7 +93,7 @@ fn table(schema: &Json) -> BoxedStrategy<Json> {
         .as_object()
         .into_iter()
         .flatten()
-        .filter(|(name, _)| !["kind", "launcher", "sweep", "extends"].contains(&name.as_str()));
+        .filter(|(name, _)| !["kind", "launcher", "sweep", "extends", "delete"].contains(&name.as_str()));
     let fields = fields.map(|(name, inner)| {
         let is_required = required.contains(name);
         (

@@ -3,7 +3,7 @@
 use std::{fmt, path::Path};
 
 use super::{
-    Data, Interval, Layer, Source, Spec, ValidateEvery,
+    Data, Interval, Layer, Rule, Source, Spec, ValidateEvery,
     typed::{is_swept, split_at_commas},
 };
 
@@ -43,6 +43,8 @@ pub struct Refit<'a> {
     pub length: Length,
     /// The run's steps in an epoch, if each had as many.
     pub steps_per_epoch: Option<u64>,
+    /// After which epochs and steps a plateau reduced the run's rate.
+    pub falls: &'a [[u64; 2]],
     /// Whether it trains on the test rows, too.
     pub tests: bool,
     /// Whether the overrides have rows validate.
@@ -80,17 +82,6 @@ impl Refit<'_> {
     /// # Errors
     /// The validation rows are in files of their own; and a hint.
     pub fn overrides(&self) -> Result<Vec<String>, [String; 2]> {
-        if let (false, Some((key, _))) = (self.validates, self.spec.schedule.plateau())
-            && !self.is_given(key)
-        {
-            return Err([
-                format!("`{key}`: a plateau follows validations, and the final model has none"),
-                format!(
-                    "`'~schedule'` after RUN trains at a constant rate, and `'~{key}' \
-                     'schedule.multi_step={{ milestones = [800, 1200] }}'` reduces it after the steps that you name"
-                ),
-            ]);
-        }
         let mut words = vec![format!("name={}-refit", &*self.spec.name)];
         if self.spec.final_model != Some(true) {
             words.push("final_model=true".to_owned());
@@ -102,8 +93,63 @@ impl Refit<'_> {
         self.leave_out_validation(&mut words);
         self.infer_inputs(&mut words);
         self.take_schedule(&mut words);
+        // It follows validations: see `check_plateau`.
+        if !self.validates && self.spec.schedule.plateau().is_some() {
+            words.push("~schedule".to_owned());
+        }
         words.retain(|word| !self.is_given(key_of(word)));
         Ok(words)
+    }
+
+    /// Checks that a plateau of the run has validations to follow.
+    ///
+    /// # Errors
+    /// It has none, and no override names another schedule; and a hint.
+    pub fn check_plateau(&self) -> Result<(), [String; 2]> {
+        let Some((key, plateau)) = self.spec.schedule.plateau().filter(|_| !self.validates) else {
+            return Ok(());
+        };
+        if self.is_given("schedule") {
+            return Ok(());
+        }
+        // The final model is as long in one of them.
+        let by_steps = matches!(self.length, Length::Steps(_)) || self.is_given("trainer.max_steps");
+        let end = match self.length {
+            Length::Epochs(end) | Length::Steps(end) if !self.has_given_length() => end,
+            _ => u64::MAX,
+        };
+        let mut falls: Vec<u64> = self.falls.iter().map(|fall| fall[usize::from(by_steps)]).collect();
+        falls.dedup();
+        falls.retain(|fall| *fall < end);
+        let listed = |and: &str| {
+            let falls: Vec<String> = falls.iter().map(u64::to_string).collect();
+            falls.split_last().map_or_else(String::new, |(last, rest)| match rest {
+                [] => last.clone(),
+                rest => format!("{}{and}{last}", rest.join(", ")),
+            })
+        };
+        let (unit, interval) = if by_steps { ("step", "") } else { ("epoch", "interval = \"epoch\", ") };
+        let (gamma, milestones) = (plateau.factor, listed(", "));
+        let way = match (&falls[..], &self.spec.schedule.rule) {
+            ([], _) => "as that of the run was for as long".to_owned(),
+            (_, Rule::Chain { .. }) => "and a `multi_step` at the end of the chain reduces it".to_owned(),
+            _ => format!(
+                "and `'schedule={{ {interval}multi_step = {{ milestones = [{milestones}], gamma = {gamma:?} }} }}'` reduces it \
+                 as it fell in the run"
+            ),
+        };
+        let fell = match falls.len() {
+            0 => String::new(),
+            1 => format!(", after {unit} {}", listed("")),
+            _ => format!(", after {unit}s {}", listed(" and ")),
+        };
+        Err([
+            format!("`{key}`: a plateau follows validations, and the final model has none"),
+            format!(
+                "`'~schedule'` after RUN trains at a constant rate, {way}{fell}; the plateau stays if rows validate: {}",
+                self.spec.data.set_aside()
+            ),
+        ])
     }
 
     fn take_rows(&self, words: &mut Vec<String>) -> Result<(), [String; 2]> {

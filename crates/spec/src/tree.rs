@@ -29,6 +29,14 @@ impl Span {
         (1..FIRST_BASE).contains(&self.source)
     }
 
+    /// Where it stands in the order in which texts take each other's place: the last file that is extended, up to the spec, arguments.
+    pub fn order(self) -> (bool, usize, usize) {
+        match self.source.checked_sub(FIRST_BASE) {
+            Some(base) => (false, usize::MAX - base, self.start),
+            None => (true, self.source, self.start),
+        }
+    }
+
     /// The span as a public [`Location`].
     pub fn place(self) -> Location {
         Location::Span { source: self.source, range: self.start..self.end }

@@ -14,7 +14,7 @@ use serde_json::Value;
 use super::spec_of;
 use crate::{
     record::runs_dir,
-    spec::{Kind, schema},
+    spec::{Kind, OF_FILES, schema, written},
 };
 
 /// Completes the path of a run or sweep.
@@ -61,8 +61,7 @@ fn words(typed: &OsStr) -> Vec<CompletionCandidate> {
         let is_spec = |path: &Path| path.extension().is_some_and(|end| end == "toml");
         return PathCompleter::any().filter(is_spec).stdio().complete(typed);
     };
-    let spec: toml::Table =
-        fs::read_to_string(spec).ok().and_then(|text| text.parse().ok()).unwrap_or_default();
+    let spec = written(&spec).unwrap_or_default();
     let found = match &line[..] {
         // Bash treats `=` as a separate word. It is the word to complete right after it is typed, and what
         // follows is replaced.
@@ -130,8 +129,9 @@ fn collect(schema: &Value, written: Option<&toml::Value>, path: &str, keys: &mut
     let mut is_table = false;
     for (name, inner) in properties.filter(|of| !is_choice || has(of)).flatten() {
         is_table = true;
-        let is_other_kind = path.is_empty() && Kind::LABS.iter().any(|lab| lab.name() == name);
-        if is_written(name) || !(excluded.contains(&name.as_str()) || is_other_kind) {
+        let is_other_kind = Kind::LABS.iter().any(|lab| lab.name() == name);
+        let is_no_key = path.is_empty() && (is_other_kind || OF_FILES.contains(&name.as_str()));
+        if is_written(name) || !(excluded.contains(&name.as_str()) || is_no_key) {
             let path = if path.is_empty() { name.clone() } else { format!("{path}.{name}") };
             collect(inner, written.and_then(|written| written.get(name)), &path, keys);
         }
@@ -170,6 +170,7 @@ mod tests {
         assert_eq!(found("sweep.sampler=t"), "sweep.sampler=tpe");
         assert_eq!(found("model.loss=mse,h"), "model.loss=mse,huber");
         assert_eq!(found("~opt"), "~optimizer ~optimizer.adam ~optimizer.adam.lr");
-        assert!(found("matmul").is_empty() && found("data.csv.").contains("data.csv.path="));
+        assert!(found("matmul").is_empty() && found("extends").is_empty() && found("delete").is_empty());
+        assert!(found("data.csv.").contains("data.csv.path="));
     }
 }

@@ -11,9 +11,9 @@ pub struct LaunchOptions {
     /// Print the script instead of submitting it
     #[arg(long, requires = "launcher")]
     pub dry_run: bool,
-    /// An option of `sbatch`, such as `--sbatch=--partition=gpu`, in place of `launcher.slurm.extra`; `launcher.slurm.array`, `time` and `setup` are keys of the spec
+    /// An option of `sbatch`, such as `--sbatch=--partition=gpu` (several times), after those of `launcher.slurm.extra`: of two that are the same it wins; `launcher.slurm.array`, `time` and `setup` are keys of the spec
     #[arg(long, value_name = "OPTION", requires = "launcher", allow_hyphen_values = true)]
-    sbatch: Vec<String>,
+    pub sbatch: Vec<String>,
     /// Is a task of a job array: one that is asked to end by SIGUSR1 requeues itself
     #[arg(long, hide = true, requires = "resume", conflicts_with = "launcher")]
     pub slurm_task: bool,
@@ -22,13 +22,4 @@ pub struct LaunchOptions {
 #[derive(Clone, Copy, ValueEnum)]
 pub enum Launcher {
     Slurm,
-}
-
-impl LaunchOptions {
-    /// The options of `sbatch` as an override of the spec.
-    pub fn overrides(&self) -> Option<String> {
-        // JSON strings are also TOML strings.
-        let extra = serde_json::Value::from(self.sbatch.clone());
-        (!self.sbatch.is_empty()).then(|| format!("launcher.slurm.extra={extra}"))
-    }
 }

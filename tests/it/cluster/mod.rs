@@ -82,7 +82,8 @@ fn a_dry_run_prints_the_script_and_writes_nothing() {
         "launcher.slurm.setup=\"module load cuda, x\\nset -u\"",
         "--jobs=2",
     ]);
-    arguments.extend(["--sbatch=--partition=gpu", "--sbatch=--mem=16G", "--threads=2"]);
+    arguments.extend(["launcher.slurm.extra=[--partition=long,--account=lab]", "--threads=2"]);
+    arguments.extend(["--sbatch=--partition=gpu", "--sbatch=--mem=16G"]);
     let ended = cluster.runner(&arguments);
     assert_eq!((ended.code, &*ended.stderr), (Some(0), ""));
     let lines: Vec<&str> = ended.stdout.lines().collect();
@@ -104,13 +105,16 @@ fn a_dry_run_prints_the_script_and_writes_nothing() {
         "#SBATCH --requeue",
         "#SBATCH --nodes=1",
         "#SBATCH --time=1:30:00",
+        // Of two that are the same, `sbatch` takes the last: that of the command line.
+        "#SBATCH --partition=long",
+        "#SBATCH --account=lab",
         "#SBATCH --partition=gpu",
         "#SBATCH --mem=16G",
         "module load cuda, x",
         "set -u",
     ];
-    assert_eq!(lines[4..13], options);
-    let task = lines[13];
+    assert_eq!(lines[4..15], options);
+    let task = lines[15];
     assert!(task.starts_with("exec /") && task.contains("runner run --resume '/"), "{task}");
     assert!(task.ends_with("' --slurm-task --threads 2 --jobs 2"), "{task}");
     assert_eq!(fs::read_dir(cluster.place.path()).unwrap().count(), 2, "a dry run makes a folder");

@@ -270,3 +270,15 @@ fn a_sweep_that_could_grow_is_named() {
     assert_eq!((grown.code, grown.stdout), (Some(0), first.stdout.clone()));
     assert_eq!(statuses(&place.path().join(path)), ["finished"; 3]);
 }
+
+/// A sweep that lies beside the current folder has its spec's name.
+#[test]
+fn a_sweep_that_was_moved_keeps_its_name() {
+    let place = Sandbox::new(SPEC);
+    let run = place.run(&["seed=1,2", "name=own", "-q"]).ended_by(0).0;
+    fs::rename(run, place.path().join("moved")).unwrap();
+    fs::create_dir(place.path().join("here")).unwrap();
+    let mut command = place.command(&["run", "--resume", "../moved"]);
+    let ended = Ended::from_output(command.current_dir(place.path().join("here")).output().unwrap());
+    assert!(ended.stdout.starts_with("own: 2 trials, 2 finished\n"), "{ended:?}");
+}

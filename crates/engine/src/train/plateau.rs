@@ -54,7 +54,10 @@ impl PlateauRate {
             Some(best) => format!("on a validation {name} of {}", units::shortest(best as f32)),
             None => format!("(no validation {name} was a finite number)"),
         };
-        Some(format!("the learning rate falls from {before} to {lr}: {waited} without an improvement {best}"))
+        let [epoch, step] = [row.epoch, row.step].map(units::count);
+        Some(format!(
+            "epoch {epoch}, step {step}: the learning rate falls from {before} to {lr}: {waited} without an improvement {best}"
+        ))
     }
 
     /// `_is_better` in PyTorch's source. NaN never is.

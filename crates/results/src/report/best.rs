@@ -293,8 +293,9 @@ fn value(run: &Run) -> String {
 
 /// `epoch 7`; `epoch 7, step 135` of a run that validates within its epochs.
 pub(super) fn place(run: &Run) -> Option<String> {
-    let epoch = run.figure("best_epoch")?;
-    let step = run.figure("best_step").filter(|_| run.axis("trainer.validate_every_steps").is_some());
+    let number = |column| run.number(column).map(|number| units::count(number as u64));
+    let epoch = number("best_epoch")?;
+    let step = number("best_step").filter(|_| run.axis("trainer.validate_every_steps").is_some());
     Some(step.map_or_else(|| format!("epoch {epoch}"), |step| format!("epoch {epoch}, step {step}")))
 }
 

@@ -84,7 +84,7 @@ pub use page::{HEAD, OfModel, Page, PageRequest, Pairs, Predicted, RunRows, SVG,
 pub use parquet::write_metrics;
 pub use plot::{PlotRequest, Style, plot};
 pub use run::{TAGS, run_digest, run_status, tags};
-pub use schedule_length::steps_per_epoch;
+pub use schedule_length::{rate_falls, steps_per_epoch};
 pub use show::{show, show_json};
 pub use statistics::{Estimate, sign_test_in_words, verdicts};
 pub use sweep_end::sweep_end;

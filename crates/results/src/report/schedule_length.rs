@@ -1,6 +1,6 @@
 //! Schedules that are as long as their runs: a length that nobody chose tells no setting from another.
 
-use std::path::Path;
+use std::{collections::BTreeSet, fs, path::Path};
 
 use super::run::Run;
 
@@ -10,6 +10,19 @@ const LENGTHS: [&str; 2] = ["cosine.t_max", "one_cycle.total_steps"];
 /// The steps of an epoch of the run in a folder, if that is recorded.
 pub fn steps_per_epoch(folder: &Path) -> Option<u64> {
     Run::read_or_report(folder, &mut None).steps_per_epoch()
+}
+
+/// After which epochs and steps a plateau reduced the rate of the run in a folder, as its log has it. What a resumed run took again
+/// counts once.
+pub fn rate_falls(folder: &Path) -> Vec<[u64; 2]> {
+    let log = fs::read_to_string(folder.join("run.log")).unwrap_or_default();
+    let of_line = |line: &str| {
+        let (place, _) = line.split_once(": the learning rate falls from ")?;
+        let (epoch, step) = place.split_once("epoch ")?.1.split_once(", step ")?;
+        let number = |text: &str| text.replace(',', "").parse().ok();
+        Some([number(epoch)?, number(step)?])
+    };
+    log.lines().filter_map(of_line).collect::<BTreeSet<_>>().into_iter().collect()
 }
 
 impl Run {

@@ -20,8 +20,9 @@ use super::{
     verdict,
 };
 use crate::{
+    files::Leaves,
     host::escape_line,
-    record::{Claims, of_build},
+    record::{Claims, SWEEP_FILE, of_build},
     units,
 };
 
@@ -137,9 +138,10 @@ fn doubts(comparison: &Comparison, has_verdict: bool, width: u16) -> String {
 
 /// `linreg: 4 trials, 3 finished, 1 diverged`.
 fn headline(folder: &Path, runs: &[Run]) -> String {
-    let name = folder.parent().and_then(Path::file_name).unwrap_or_default();
+    let spec = Leaves::read(&folder.join(SWEEP_FILE)).ok().flatten().unwrap_or_default();
+    let name = escape_line(spec.get("name").unwrap_or_default());
     let counts = grouped(runs.iter().map(|run| (status_in_words(run), ()))).into_iter();
     let counts: String =
         counts.map(|(status, runs)| format!(", {} {status}", units::count(runs.len() as u64))).collect();
-    format!("{}: {}{counts}", name.display(), units::counted(runs.len() as u64, "trial"))
+    format!("{name}: {}{counts}", units::counted(runs.len() as u64, "trial"))
 }

@@ -102,16 +102,16 @@ fn seconds_left(runs: &[Run]) -> Option<f64> {
     (!times.is_empty() && !running.is_empty()).then_some(left)
 }
 
-/// `epoch 3 of 20, step 54, 1.2 k steps/s, about 8 s left; validation loss 0.0246, best 0.0217 in epoch 2`.
+/// `epoch 3 of 20, step 54, 7976 steps/s, about 8 s left; validation loss 0.0246, best 0.0217 in epoch 2`.
 pub(super) fn progress(run: &Run, is_over: bool) -> String {
     let mut parts = Vec::new();
     let limit = |key: &str| run.axis(key).and_then(|text| text.parse::<f64>().ok());
     let planned = limit("trainer.max_epochs");
     let metrics = run.metrics().and_then(|path| live::metrics(&path).ok());
-    if let Some(figure) = run.figure("epochs") {
-        let planned =
-            planned.map(|epochs| format!(" of {}", units::count(epochs as u64))).unwrap_or_default();
-        parts.push(format!("epoch {figure}{planned}"));
+    if let Some(epochs) = run.number("epochs") {
+        let whole = |epochs: f64| units::count(epochs as u64);
+        let planned = planned.map(|planned| format!(" of {}", whole(planned))).unwrap_or_default();
+        parts.push(format!("epoch {}{planned}", whole(epochs)));
     }
     if let Some((Row { step, epoch, is_validation, .. }, elapsed_s)) =
         metrics.and_then(|file| Some((file.last?, file.elapsed_s().filter(|&s| s > 0.0)?)))

@@ -19,6 +19,7 @@ pub fn remarks(trial: &Trial) -> Vec<String> {
         max_steps(trial),
         validate_every(trial),
         patience(trial),
+        threshold(trial),
         flush_every(trial),
         chain(trial),
         curve_epochs(trial),
@@ -219,11 +220,26 @@ fn patience(trial: &Trial) -> Option<String> {
         return None;
     }
     let (patience, times) = (count(patience), times(validations));
-    let stops = match rule.stopping_threshold {
+    let stops = match rule.stopping_threshold.filter(|_| threshold(trial).is_none()) {
         None => "it is never stopped early",
         Some(_) => "only the threshold stops it early",
     };
     Some(format!("`trainer.early_stopping.patience` is {patience}, and the run validates {times}: {stops}"))
+}
+
+/// A threshold that no value of the metric reaches: losses and errors are not negative, and the other metrics are 1 at most.
+fn threshold(trial: &Trial) -> Option<String> {
+    let rule = trial.spec.trainer.early_stopping.as_ref()?;
+    let (limit, monitor) = (rule.stopping_threshold?, rule.metric?);
+    let bound = match monitor.metric().more_is_better() {
+        true if limit > 1.0 => "above 1",
+        false if limit < 0.0 => "below 0",
+        _ => return None,
+    };
+    let (limit, name) = (units::exact(limit), monitor.name().replace('.', " "));
+    Some(format!(
+        "`trainer.early_stopping.stopping_threshold` is {limit}, and no {name} is {bound}: it never stops the run"
+    ))
 }
 
 fn times(validations: u64) -> String {
@@ -238,17 +254,33 @@ fn times(validations: u64) -> String {
 fn plateau(trial: &Trial) -> Option<String> {
     let (optimizer, schedule) = trial.effective_optimizer();
     let (key, plateau) = schedule.plateau()?;
+    let begins = match &schedule.rule {
+        Rule::Chain { chain } => chain.iter().filter_map(|stage| stage.steps).sum(),
+        _ => 0,
+    };
+    // A stage that never begins has its own warning.
+    if begins >= counts(trial).0 {
+        return None;
+    }
     let lr = optimizer.lr();
     let why = if lr - (lr * plateau.factor).max(plateau.min_lr) <= plateau.eps {
         let [lr, least, eps] = [lr, plateau.min_lr, plateau.eps].map(units::exact);
         format!("it is {lr}, with a `min_lr` of {least} and an `eps` of {eps}")
     } else {
-        let (needed, validations) = (plateau.patience.saturating_add(2), trial.validations());
+        // It judges those that follow its own steps.
+        let first = match schedule.interval {
+            Interval::Step => begins,
+            Interval::Epoch => begins.saturating_mul(trial.steps_per_epoch),
+        };
+        let every = trial.spec.trainer.validate_every.steps(trial.steps_per_epoch).max(1);
+        let validations = trial.validations().saturating_sub(first / every);
+        let needed = plateau.patience.saturating_add(2);
         if needed < validations {
             return None;
         }
+        let after = if first == 0 { String::new() } else { format!(" after step {}", count(first)) };
         let needed = counted(needed, "validation");
-        format!("it would after {needed}, and the run validates {}", times(validations))
+        format!("it would after {needed}, and the run validates {}{after}", times(validations))
     };
     Some(format!("the plateau of `{key}` never changes the rate: {why}"))
 }

@@ -159,7 +159,7 @@ impl<'a> Fields<'a> {
             }
             push(schema, "allOf", json!({ "oneOf": one_of }));
         }
-        given.sort_by_key(|(entry, _)| entry.key_span);
+        given.sort_by_key(|(entry, _)| entry.key_span.order());
         if let Some(((first, _), later)) = given.split_first() {
             for (other, _) in later {
                 self.report_excluded(first, other);
@@ -188,7 +188,8 @@ impl<'a> Fields<'a> {
             }
             (At::Node(_), _) => match (self.entry(a).cloned(), self.entry(b).cloned(), rule) {
                 (Some(x), Some(y), Rule::Exclude(..)) => {
-                    let (first, later) = if x.key_span < y.key_span { (x, y) } else { (y, x) };
+                    let (first, later) =
+                        if x.key_span.order() < y.key_span.order() { (x, y) } else { (y, x) };
                     self.report_excluded(&first, &later);
                 }
                 (Some(entry), None, Rule::Together(_, absent))

@@ -99,14 +99,12 @@ impl<'a> Item<'a> {
 
     /// A file's path, made absolute from the folder of the file that has it. Its reader finds out whether the file exists.
     pub fn path(self) -> PathBuf {
-        let folder = match &self.at {
-            At::Node(node) => self.reading.folders.folder(node.span).to_owned(),
-            _ => PathBuf::new(),
+        let folders = self.reading.folders.clone();
+        let span = match &self.at {
+            At::Node(node) => Some(node.span),
+            _ => None,
         };
-        let absolute = |s: &str| {
-            let joined = folder.join(s);
-            std::path::absolute(&joined).unwrap_or(joined)
-        };
+        let absolute = |s: &str| span.map(|span| folders.absolute(span, s)).unwrap_or_default();
         self.custom("the path of a file", json!({ "type": "string", "minLength": 1 }), PathBuf::new(), |v| {
             // The resolved spec is text, so the folder's path must be valid UTF-8.
             let name = v.as_str().filter(|name| !name.is_empty() && !name.contains('\0'));

@@ -163,7 +163,7 @@ fn make_absolute(value: &mut tree::Value, folders: &Folders) {
 fn node_absolute(key: &str, node: &mut tree::Node, folders: &Folders) {
     match &mut node.value {
         tree::Value::String(path) if PATHS.contains(&key) => {
-            *path = folders.folder(node.span).join(&*path).to_string_lossy().into_owned();
+            *path = folders.absolute(node.span, path).to_string_lossy().into_owned();
         }
         value => make_absolute(value, folders),
     }

@@ -40,7 +40,7 @@ use super::{
     problem::{Location, Problem},
     read_seed,
     reader::{Fields, Item, Read},
-    tree::{FIRST_BASE, Node, Span, Table, Value},
+    tree::{Entry, Node, Span, Table, Value},
 };
 
 /// Schema text of the table.
@@ -281,17 +281,18 @@ impl Sweep {
     }
 
     /// Reports keys of the command line, or of a file that extends the sweep's, which the sweep would silently replace: by an axis
-    /// whose values are whole tables, or by `points`.
-    pub(super) fn check_overrides(&self, keys: &[Key], problems: &mut Vec<Problem>) {
+    /// whose values are whole tables, or by `points`; or, as `root` has it, by an axis of a key in a table or list that they set whole.
+    pub(super) fn check_overrides(&self, keys: &[Key], root: &Table, problems: &mut Vec<Problem>) {
         for key in keys {
             let name = key.dotted();
-            let source = key.span().map_or(0, |span| span.source);
             let is_argument = key.span().is_some_and(Span::is_argument);
-            let is_of_base = |axis: &Key| {
-                axis.span().is_some_and(|axis| axis.source >= FIRST_BASE && axis.source > source)
+            let is_earlier = |axis: &Key| {
+                let [axis, key] = [axis, key].map(Key::span);
+                axis.zip(key)
+                    .is_some_and(|(axis, key)| axis.order() < key.order() && axis.source != key.source)
             };
             let is_lost = |axis: &&Key| {
-                (axis.is_above(key) || axis.dotted() == name) && (is_argument || is_of_base(axis))
+                (axis.is_above(key) || axis.dotted() == name) && (is_argument || is_earlier(axis))
             };
             if let Some(axis) = self.keys().find(is_lost) {
                 let axis = axis.dotted();
@@ -303,7 +304,36 @@ impl Sweep {
                 };
                 problems.push(Problem::new(key.place(), message).hint(hint));
             }
+            // A table of a file merges.
+            let found = key::find(root, key.parts.iter().map(|part| part.text.as_str()));
+            let is_table = found.is_some_and(|(node, _)| matches!(node.value, Value::Table(_)));
+            let is_within = |axis: &&Key| key.is_above(axis) && is_earlier(axis);
+            if let Some(axis) = self.keys().find(is_within).filter(|_| is_argument || !is_table) {
+                let own = axis.dotted();
+                let message = format!("`{name}` is set as a whole, and the axis `{own}` would change it");
+                let hint = match (self.is_of_points(axis), is_argument) {
+                    (true, _) => format!("leave it out, or take `{own}` out of `sweep.points`"),
+                    (false, true) => format!("leave it out, or end the axis by `~{own}` before it"),
+                    (false, false) => format!("leave it out, or end the axis by `delete = [\"{own}\"]`"),
+                };
+                let mut problem = Problem::new(key.place(), message).hint(hint);
+                problem.related.push((axis.place(), "swept here".to_owned()));
+                problems.push(problem);
+            }
         }
+    }
+
+    /// Whether a swept key is one of `points`.
+    fn is_of_points(&self, key: &Key) -> bool {
+        let Some(Value::Array(points)) = self.written.get("points").map(|entry| &entry.node.value) else {
+            return false;
+        };
+        let (first, span) = (points.first().and_then(|point| point.value.as_table()), key.span());
+        let holds = |own: &Entry, span: Span| {
+            own.key_span.source == span.source
+                && (own.key_span.start..=own.key_span.end).contains(&span.start)
+        };
+        first.zip(span).is_some_and(|(first, span)| first.entries.iter().any(|own| holds(own, span)))
     }
 }
 

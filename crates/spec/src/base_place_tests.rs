@@ -1,0 +1,178 @@
+//! Keys that a file deletes of its base, and those that take the place of others.
+
+use super::base_file_tests::{BASE, Folder};
+
+/// `delete` is what `~KEY` is on the command line. It comes before the file's own keys, and ends axes with the keys that they sweep.
+#[test]
+fn a_file_deletes_keys_of_its_base() {
+    let base = format!(
+        "{BASE}[schedule.step]\nstep_size = 9\n[trainer]\nearly_stopping = {{ patience = 3 }}\n\
+         [sweep.grid]\n\"optimizer.sgd.lr\" = [1, 2]\nseed = [1, 2]\n"
+    );
+    let keys = ["trainer.early_stopping", "model.layers.1", "optimizer.sgd", "schedule", "seed"];
+    let list = keys.map(|key| format!("'{key}'")).join(", ");
+    let own = format!("extends = 'base.toml'\nname = 'base'\ndelete = [{list}]\n[optimizer.sgd]\nlr = 0.5\n");
+    let next = "extends = 'own.toml'\nname = 'base'\ndelete = ['checkpoint', 'model.init']\n";
+    let folder = Folder::new(&[("base.toml", &base), ("own.toml", &own), ("next.toml", next)]);
+    let deleted = keys.map(|key| format!("~{key}"));
+    let words: Vec<&str> = deleted.iter().map(String::as_str).chain(["optimizer.sgd.lr=0.5"]).collect();
+    folder.assert_same("base.toml", "own.toml", &words);
+    let words: Vec<&str> = words.into_iter().chain(["~checkpoint", "~model.init"]).collect();
+    folder.assert_same("base.toml", "next.toml", &words);
+    let text = folder.text("next.toml", &[]);
+    for gone in
+        ["delete", "extends", "relu", "momentum = 0.9", "checkpoint", "sweep", "step_size", "patience"]
+    {
+        assert!(!text.contains(gone), "{gone}: {text}");
+    }
+}
+
+#[test]
+fn a_key_that_is_not_there_to_be_deleted_is_told() {
+    let folder = Folder::new(&[
+        ("base.toml", BASE),
+        ("own.toml", "extends = 'base.toml'\ndelete = ['optimizer.sgd.momentun', 'schedule', 1, 'a b']\n"),
+        ("word.toml", "extends = 'base.toml'\ndelete = 'optimizer'\n"),
+        ("alone.toml", &format!("delete = ['seed']\n{BASE}")),
+    ]);
+    insta::assert_snapshot!(folder.read("own.toml", &[]).unwrap_err(), @r#"
+    error: `optimizer.sgd.momentun` is not there to be deleted
+     --> own.toml:2:11
+      |
+    2 | delete = ['optimizer.sgd.momentun', 'schedule', 1, 'a b']
+      |           ^^^^^^^^^^^^^^^^^^^^^^^^
+      |
+      = hint: did you mean `optimizer.sgd.momentum`?
+
+    error: `schedule` is not there to be deleted
+     --> own.toml:2:37
+      |
+    2 | delete = ['optimizer.sgd.momentun', 'schedule', 1, 'a b']
+      |                                     ^^^^^^^^^^
+      |
+      = hint: the spec that it extends does not set it: leave it out
+
+    error: `delete`: expected a list of keys, found `1`
+     --> own.toml:2:49
+      |
+    2 | delete = ['optimizer.sgd.momentun', 'schedule', 1, 'a b']
+      |                                                 ^
+      |
+      = hint: such as `delete = ["schedule"]`
+
+    error: `a b` is not a key
+     --> own.toml:2:52
+      |
+    2 | delete = ['optimizer.sgd.momentun', 'schedule', 1, 'a b']
+      |                                                    ^^^^^
+      |
+      = hint: a key is names joined by dots, such as `trainer.max_epochs`
+
+    error: 4 problems in own.toml
+    "#);
+    insta::assert_snapshot!(folder.read("word.toml", &[]).unwrap_err(), @r#"
+    error: `delete`: expected a list of keys, found the string `optimizer`
+     --> word.toml:2:10
+      |
+    2 | delete = 'optimizer'
+      |          ^^^^^^^^^^^
+      |
+      = hint: such as `delete = ["schedule"]`
+    "#);
+    insta::assert_snapshot!(folder.read("alone.toml", &[]).unwrap_err(), @r#"
+    error: `delete`: expected it beside `extends` in a spec file; on the command line `~KEY` deletes a key, found an array
+     --> alone.toml:1:10
+      |
+    1 | delete = ['seed']
+      |          ^^^^^^^^ keys of the spec that this file extends, which are deleted before its own take their places; an index is the position in the list of that spec
+    "#);
+}
+
+/// Of the ways to say which rows validate, the file's takes the place of the base's.
+#[test]
+fn one_way_to_validate_takes_the_place_of_another() {
+    let source = |more: &str| BASE.replace("target = \"y\"\n", &format!("target = \"y\"\n{more}"));
+    let fraction = source("validation_fraction = 0.3\n");
+    let split = source("[data.split]\nvalidation = 0.3\ntest = 0.1\n");
+    let folds = source("[data]\nfolds = 3\nfold = 1\nsplit.test = 0.1\n");
+    let other = source("validation_path = 'b.csv'\n");
+    for (base, own, left) in [
+        (&fraction, "[data]\nfolds = 5\nfold = 0\n", &["~data.csv.validation_fraction"][..]),
+        (&fraction, "[data.split]\nvalidation = 0.1\n", &["~data.csv.validation_fraction"]),
+        (&fraction, "data.csv.validation_path = 'b.csv'\n", &["~data.csv.validation_fraction"]),
+        (&other, "[data.csv]\nvalidation_fraction = 0.1\n", &["~data.csv.validation_path"]),
+        (&other, "[data.split]\nvalidation = 0.1\n", &["~data.csv.validation_path"]),
+        (&split, "[data.csv]\nvalidation_fraction = 0.1\n", &["~data.split"]),
+        (&split, "[data]\nfolds = 5\nfold = 0\n", &["~data.split.validation"]),
+        (&folds, "[data.split]\nvalidation = 0.1\n", &["~data.folds", "~data.fold"]),
+        (&folds, "data.csv.validation_fraction = 0.1\n", &["~data.split", "~data.folds", "~data.fold"]),
+    ] {
+        let own = format!("extends = 'base.toml'\nname = 'base'\n{own}");
+        let named = left.iter().map(|key| format!("'{}'", &key[1..])).collect::<Vec<_>>().join(", ");
+        let all = own.replace("name =", &format!("delete = [{named}]\nname ="));
+        let folder = Folder::new(&[("base.toml", base), ("own.toml", &own), ("all.toml", &all)]);
+        folder.assert_same("own.toml", "all.toml", &[]);
+    }
+}
+
+/// What is wrong is where the file has it, also if the base has such a table, too.
+#[test]
+fn of_two_that_exclude_each_other_the_files_is_shown() {
+    let base = format!("{BASE}[schedule.cosine]\n");
+    let own = "extends = 'base.toml'\n[schedule.plateau]\n[schedule.cosine]\n";
+    let folder = Folder::new(&[("base.toml", &base), ("own.toml", own)]);
+    insta::assert_snapshot!(folder.read("own.toml", &[]).unwrap_err(), @r#"
+    error: `schedule.cosine` and `schedule.plateau` exclude each other
+     --> own.toml:3:11
+      |
+    2 | [schedule.plateau]
+      |           ------- the other is here
+    3 | [schedule.cosine]
+      |           ^^^^^^
+      |
+      = hint: remove one of them; on the command line: `~schedule.plateau`
+    "#);
+}
+
+/// An axis of a key in a table or list that is set whole would change it.
+#[test]
+fn an_axis_within_what_is_set_whole_is_refused() {
+    let base = format!("{BASE}[sweep.grid]\n\"model.layers.0.linear.out_features\" = [8, 16]\n");
+    let own = "extends = 'base.toml'\n[model]\nlayers = [{ linear = { out_features = 1 } }]\n";
+    let ended = own.replace("[model]", "delete = ['model.layers.0.linear.out_features']\n[model]");
+    let folder = Folder::new(&[("base.toml", &base), ("own.toml", own), ("ended.toml", &ended)]);
+    insta::assert_snapshot!(folder.read("own.toml", &[]).unwrap_err(), @r#"
+    error: `model.layers` is set as a whole, and the axis `model.layers.0.linear.out_features` would change it
+      --> own.toml:2:2
+       |
+     2 | [model]
+       |  ^^^^^^
+       |
+      ::: base.toml:15:1
+       |
+    15 | "model.layers.0.linear.out_features" = [8, 16]
+       | ------------------------------------ swept here
+       |
+       = hint: leave it out, or end the axis by `delete = ["model.layers.0.linear.out_features"]`
+    "#);
+    let layers = "model.layers=[{linear={out_features=1}}]";
+    insta::assert_snapshot!(folder.read("base.toml", &[layers]).unwrap_err(), @r#"
+    error: `model.layers` is set as a whole, and the axis `model.layers.0.linear.out_features` would change it
+      --> argument:1:1
+       |
+     1 | model.layers=[{linear={out_features=1}}]
+       | ^^^^^^^^^^^^
+       |
+      ::: base.toml:15:1
+       |
+    15 | "model.layers.0.linear.out_features" = [8, 16]
+       | ------------------------------------ swept here
+       |
+       = hint: leave it out, or end the axis by `~model.layers.0.linear.out_features` before it
+    "#);
+    folder.assert_same(
+        "base.toml",
+        "ended.toml",
+        &["name=ended", "~model.layers.0.linear.out_features", layers],
+    );
+}
