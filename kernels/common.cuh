@@ -33,6 +33,15 @@ __device__ __forceinline__ T warp_sum(T own) {
     return own;
 }
 
+// The same for several numbers, whose shuffles overlap.
+template <int N>
+__device__ __forceinline__ void warp_sums(double (&own)[N]) {
+#pragma unroll
+    for (int d = 16; d > 0; d >>= 1)
+#pragma unroll
+        for (int n = 0; n < N; n++) own[n] += __shfl_xor_sync(ALL_LANES, own[n], d);
+}
+
 // The same within each group of `lanes` lanes (a power of two).
 template <class T>
 __device__ __forceinline__ T group_sum(T own, int lanes) {
@@ -47,16 +56,26 @@ __device__ __forceinline__ int share(u64 items, unsigned threads, int work) {
     return shift;
 }
 
-// The sum over all threads of a block; the result is valid in the first warp.
-__device__ __forceinline__ double block_sum(double own) {
-    __shared__ double of_warp[32];
-    own = warp_sum(own);
-    __syncthreads();   // the previous sum has been read
-    if (lane_of(threadIdx.x) == 0) of_warp[threadIdx.x / 32] = own;
+// The sums over all threads of a block, of several numbers at a time; the results are valid in the first warp.
+template <int N>
+__device__ __forceinline__ void block_sums(double (&own)[N]) {
+    __shared__ double of_warp[N][32];
+    warp_sums(own);
+    __syncthreads();   // the previous sums have been read
+#pragma unroll
+    for (int n = 0; n < N; n++)
+        if (lane_of(threadIdx.x) == 0) of_warp[n][threadIdx.x / 32] = own[n];
     __syncthreads();
-    double total = 0.0;
-    if (threadIdx.x < 32) total = warp_sum(threadIdx.x < blockDim.x / 32 ? of_warp[threadIdx.x] : 0.0);
-    return total;
+    if (threadIdx.x >= 32) return;
+#pragma unroll
+    for (int n = 0; n < N; n++) own[n] = threadIdx.x < blockDim.x / 32 ? of_warp[n][threadIdx.x] : 0.0;
+    warp_sums(own);
+}
+
+__device__ __forceinline__ double block_sum(double own) {
+    double one[1] = {own};
+    block_sums(one);
+    return one[0];
 }
 
 // Whether this block is the last of `blocks` to arrive at the counter, which is then 0 again. What the others

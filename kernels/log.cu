@@ -12,8 +12,11 @@ __device__ __forceinline__ void raise_unless_finite(float loss, const Run& run) 
 template <class S>
 __device__ __forceinline__ void log_append_op(const Op& op, float* arena, const Run& run, S s) {
     const float* cells = arena + op.at[0];
-    for (unsigned i = s.thread; i < (unsigned)op.n; i += s.threads) run.log[(u64)run.slot * op.n + i] = cells[i];
-    if (s.thread == 0) raise_unless_finite(cells[0], run);
+    for (unsigned i = s.thread; i < (unsigned)op.n; i += s.threads) {
+        float cell = cells[i];   // read once: the store might change it
+        run.log[(u64)run.slot * op.n + i] = cell;
+        if (i == 0) raise_unless_finite(cell, run);
+    }
 }
 
 // Reads n (at most 16), rows (the weight), flags. Place: cells. Thread i of the first warp owns sum i. The

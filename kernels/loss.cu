@@ -96,20 +96,16 @@ __device__ __forceinline__ void loss_op(const Op& op, float* arena, const Run& r
 // that depends only on the launch.
 extern "C" __global__ void op_loss(Op op, float* arena, Run* run) {
     LossSums own = losses(op, arena, *run, Launch());
-    double* partial = run->partial;
-    for (int item = 0; item < 2; item++) {
-        if (op.at[5 + item] == NONE) continue;
-        double total = block_sum(item == 0 ? own.loss : own.hits);
-        if (threadIdx.x == 0) partial[item * SCRATCH + blockIdx.x] = total;
-    }
     if (op.at[5] == NONE && op.at[6] == NONE) return;
+    double* partial = run->partial;
+    double sums[2] = {own.loss, own.hits};
+    block_sums(sums);
+    if (threadIdx.x == 0) partial[blockIdx.x] = sums[0], partial[SCRATCH + blockIdx.x] = sums[1];
     if (!arrives_last((unsigned*)(partial + PARTIALS), gridDim.x)) return;
-    for (int item = 0; item < 2; item++) {
-        if (op.at[5 + item] == NONE) continue;
-        double sum = 0.0;
-        for (unsigned b = threadIdx.x; b < gridDim.x; b += blockDim.x)
-            sum += ((volatile double*)partial)[item * SCRATCH + b];
-        sum = block_sum(sum);
-        if (threadIdx.x == 0) arena[op.at[5 + item]] = (float)(sum * op.scale);
-    }
+    sums[0] = sums[1] = 0.0;
+    for (unsigned b = threadIdx.x; b < gridDim.x; b += blockDim.x)
+        for (int item = 0; item < 2; item++) sums[item] += ((volatile double*)partial)[item * SCRATCH + b];
+    block_sums(sums);
+    for (int item = 0; item < 2; item++)
+        if (threadIdx.x == 0 && op.at[5 + item] != NONE) arena[op.at[5 + item]] = (float)(sums[item] * op.scale);
 }

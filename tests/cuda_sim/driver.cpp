@@ -31,6 +31,7 @@
 //                        `lost`: that launch fails, and every call after it until nobody has the context
 //   RUNNER_SIM_LOG       a file to which every call that moves, runs or waits appends a line: device, call,
 // details
+//   RUNNER_SIM_FOLLOWS   1: that log also tells when a stream waits for another one, and for which work of it
 //   RUNNER_SIM_COUNTS    a file to which every call that takes something from the driver, or returns it, appends its name
 //   RUNNER_SIM_ORDER     forward, reverse or shuffled: the order of threads and blocks
 //   RUNNER_SIM_SLOW      microseconds that work takes longer whose line in the log begins so: "h2d 4000:5000,all_reduce:900"

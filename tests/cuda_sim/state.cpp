@@ -246,7 +246,7 @@ int enqueue(void* handle, const std::string& text, std::function<int(Stream*)> w
         return SUCCESS;
     }
     if (stalled(stream->cause)) return SUCCESS; // queued behind work that never completes
-    if (!text.empty()) log(stream->device, text);
+    if (!text.empty()) log(stream->device, stream->last = text);
     stream->works++;
     stream->asked = 0;
     dawdle(text);

@@ -71,6 +71,7 @@ struct Stream {
     bool only_sums = true;                 // nothing but sums of NCCL so far
     std::map<uintptr_t, std::vector<unsigned char>> view;   // if so, the device's memory when it last followed another stream
     std::vector<unsigned char> unseen;     // NaN, in place of memory that the view does not have
+    std::string last;                      // of its work, as logged
     size_t captured = 0, joined = 0;       // in a capture: nodes up to its last one; of these, those that the first member follows
     std::mutex lock;
     const void* cause = nullptr; // why the stream hangs, if it does
@@ -89,6 +90,7 @@ struct Device {
 struct Event {
     double ms = -1;
     Stream* stream = nullptr;
+    std::string last;      // of the stream's work, when it was recorded
     unsigned long ticket = 0, mark = 0, works = 0;
     Graph* capture = nullptr;
     Stream* captured_from = nullptr;   // in a capture: its stream, that stream's nodes, and when replayed its ticket

@@ -78,7 +78,10 @@ EXPORT int cuStreamWaitEvent(Handle handle, Handle event_handle, unsigned) {
         return stream->capture->nodes.push_back({"", work, stream}), SUCCESS;
     }
     if (stalled(event->cause)) stream->cause = event->cause;
-    if (event->stream) follow(stream, event->stream, event->ticket);
+    if (event->stream) {
+        if (setting("RUNNER_SIM_FOLLOWS", 0)) log(stream->device, "follow " + event->last);
+        follow(stream, event->stream, event->ticket);
+    }
     return SUCCESS;   // all earlier work is done
 }
 
@@ -100,6 +103,7 @@ EXPORT int cuEventRecord(Handle handle, Handle stream_handle) {
     event->cause = stream->cause;
     event->asked = 0;
     event->stream = stream;
+    event->last = stream->last;
     event->ticket = stream->tickets;
     event->works = stream->works;
     event->mark = ++stream->marks;

@@ -67,6 +67,7 @@ impl CudaExecutor {
         let start = Instant::now();
         let bytes = self.progress.in_flight.begin(&self.gpu.stream, self.gpu.run.at, run, table)?;
         let time = start.elapsed();
+        self.inputs.release(&self.gpu.stream)?;
         let constants = size_of_val(table) as u64;
         meters.ledger.copy(Kind::HostToDevice, Purpose::Launch, bytes - constants, time);
         if constants > 0 {

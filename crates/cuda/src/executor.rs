@@ -23,7 +23,8 @@ pub struct CudaExecutor {
     pub(super) validate: Option<Loaded>,
     pub(super) inputs: Inputs,
     pub(super) device_log: DeviceLog,
-    pub(super) digest: Digest,
+    /// A trial on one GPU has it once somebody asks.
+    pub(super) digest: Option<Digest>,
     pub(super) progress: Progress,
     pub(super) gpu: GpuContext,
     pub(super) layout: Layout,
@@ -228,9 +229,12 @@ impl Executor for CudaExecutor {
 
     fn digest(&mut self, of: Slice) -> Result<(u64, Moved), DeviceError> {
         let _inside = self.enter()?;
-        self.digest.queue(&self.gpu, self.address(of)?, of.len)?;
+        let address = self.address(of)?;
+        let made = self.digest.take().map_or_else(|| Digest::new(&self.gpu), Ok)?;
+        let digest = self.digest.insert(made);
+        digest.queue(&self.gpu, address, of.len)?;
         let wait = self.progress.wait(&self.gpu, "comparing its parameters")?;
-        Ok((self.digest.get(), Moved::AfterWait { bytes: 8, wait }))
+        Ok((digest.get(), Moved::AfterWait { bytes: 8, wait }))
     }
 
     fn run(&mut self, block: &Block<'_>, meters: &mut Meters<'_>) -> Result<Ran, DeviceError> {

@@ -121,8 +121,9 @@ impl CudaExecutor {
         check_room(&context, 4 * elements as u64, &programs)?;
         let mut gpu = GpuContext::new(Arc::clone(&context), 4 * elements, most)?;
         let device_log = DeviceLog::new(&context, &gpu.stream, &programs)?;
-        let digest = Digest::new(&gpu)?;
         let reduced = summed(&programs.train);
+        // Taken before the first sum: an allocation may wait for a GPU that is inside one.
+        let digest = (reduced > 0).then(|| Digest::new(&gpu)).transpose()?;
         let mut sums = None;
         match link {
             RankLink::Alone => {}

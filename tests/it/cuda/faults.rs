@@ -242,7 +242,7 @@ fn copies_modules_graphs_and_waits_that_fail() {
             "loading its kernels: CUDA_ERROR_INVALID_IMAGE (device kernel image is invalid)",
         ),
         (
-            "alloc:11",
+            "alloc:10",
             "persistent",
             "taking 4000 bytes for training features: CUDA_ERROR_OUT_OF_MEMORY (out of memory); lower",
         ),
@@ -285,7 +285,7 @@ fn large_products_that_fail() {
             assert_eq!(ran.folder().summary("status"), "failed");
         }
     }
-    let ended = sim.run(&Sandbox::new(LINREG), &arguments, &[("RUNNER_SIM_FAIL", "alloc:7")]).ended;
+    let ended = sim.run(&Sandbox::new(LINREG), &arguments, &[("RUNNER_SIM_FAIL", "alloc:6")]).ended;
     let message = "error: `gpu:0` failed while taking 33554432 bytes for the working memory of products: \
                    CUDA_ERROR_OUT_OF_MEMORY (out of memory); lower `data.batch_size`, set `data.placement = \"streamed\"`, \
                    or end what else uses the GPU\n";

@@ -185,6 +185,30 @@ fn streamed_chunks_are_uploaded_from_pinned_memory_without_a_wait() {
     assert_eq!(line(&transfers, "sync", "log").map(|l| l.0), Some(1));
 }
 
+/// All copies to a GPU take turns on one engine, whatever their streams. So no upload of rows may begin before the counters of
+/// the block that runs meanwhile: that would have the block wait until the upload ends.
+#[test]
+fn a_block_does_not_wait_for_the_rows_of_the_next_one() {
+    let Some(sim) = Sim::get() else { return };
+    let place = Sandbox::new(LINREG);
+    let long = ["data.placement=streamed", "trainer.max_epochs=6", "trainer.validate_every_epochs=0"];
+    for engine in ["persistent", "cooperative", "graph", "launch"] {
+        let before = sim.calls().len();
+        let engine = format!("devices.engine={engine}");
+        sim.run(&place, &plus(&long, &engine), &[("RUNNER_SIM_FOLLOWS", "1")]).ended_by(0);
+        let calls = &sim.calls()[before..];
+        let uploads = calls.windows(2).filter(|pair| pair[1] == "h2d 4000 pinned");
+        let follows: Vec<_> =
+            uploads.map(|pair| &pair[0]).filter(|call| call.starts_with("follow")).collect();
+        // The first two find free memory.
+        assert_eq!(follows.len(), 4, "{calls:?}");
+        // The counters, with the rates of at most the epoch's 16 steps.
+        let is_counters =
+            |call: &str| (128 + 20..=128 + 16 * 20).any(|n| call == format!("follow h2d {n} pinned"));
+        assert!(follows.iter().all(|call| is_counters(call)), "{engine}: {follows:?}");
+    }
+}
+
 /// The reader has read the next epoch's first rows when `max_time` ends the run. Only what steps took counts as copied.
 #[test]
 fn rows_that_were_read_ahead_for_no_step_are_not_counted() {

@@ -25,6 +25,8 @@ struct Slot<T> {
     uploaded: Event,
     /// The kernels that read it are done.
     released: Event,
+    /// Whether that was recorded since steps have last read it.
+    is_released: bool,
 }
 
 /// Two of them, which are filled in turns.
@@ -68,13 +70,14 @@ impl<T> Slots<T> {
                 source: source()?,
                 uploaded: Event::timed(&gpu.context)?,
                 released: Event::plain(&gpu.context)?,
+                is_released: true,
             })
         };
+        self.release(&gpu.stream)?;
         let both = match &mut self.both {
             Some(both) => both,
             none => none.insert([slot()?, slot()?]),
         };
-        both[self.current].released.record(&gpu.stream)?;
         let next = &mut both[1 - self.current];
         gpu.until(&next.uploaded, || format!("uploading {what}"))?;
         if next.memory.bytes < bytes {
@@ -85,10 +88,20 @@ impl<T> Slots<T> {
         Ok(next)
     }
 
+    /// Has the next upload wait for what is in the stream of steps now: all that reads the memory that was current before, and
+    /// the counters of the block that is about to begin. An engine that copies to the GPU takes one copy at a time: an upload that
+    /// might begin with those counters could keep the block waiting until it ends.
+    fn release(&mut self, steps: &Stream) -> Result<(), DeviceError> {
+        let Some(both) = &mut self.both else { return Ok(()) };
+        let before = &mut both[1 - self.current];
+        if std::mem::replace(&mut before.is_released, true) { Ok(()) } else { before.released.record(steps) }
+    }
+
     /// Makes later work in the stream of steps read what `copies` has uploaded.
     fn turn(&mut self, gpu: &GpuContext, copies: &Stream) -> Result<(), DeviceError> {
         self.current = 1 - self.current;
         let Some(current) = self.current() else { return Ok(()) };
+        current.is_released = false;
         current.uploaded.record(copies)?;
         gpu.stream.follow(&current.uploaded)
     }
@@ -128,6 +141,11 @@ impl InputBuffer {
 
     pub fn bytes(&self) -> usize {
         self.chunks.bytes() + self.whole.iter().map(|rows| rows.bytes).sum::<usize>()
+    }
+
+    /// See [`Slots::release`].
+    pub fn release(&mut self, steps: &Stream) -> Result<(), DeviceError> {
+        self.chunks.release(steps)
     }
 
     /// Binds all rows. Returns how long the host waited to upload them; `None` if they were there.
@@ -195,6 +213,11 @@ impl OrderBuffer {
 
     pub fn bytes(&self) -> usize {
         self.0.bytes()
+    }
+
+    /// See [`Slots::release`].
+    pub fn release(&mut self, steps: &Stream) -> Result<(), DeviceError> {
+        self.0.release(steps)
     }
 
     /// Uploads the order while steps that use the previous one run. Later ones find room if they fit its memory on the host.

@@ -66,6 +66,12 @@ impl Inputs {
         self.order.bind(gpu, &self.copies, order)
     }
 
+    /// Lets the next uploads begin once what is in the stream of steps now is done; called when a block's counters are in it.
+    pub fn release(&mut self, steps: &Stream) -> Result<(), DeviceError> {
+        self.order.release(steps)?;
+        self.buffers.iter_mut().try_for_each(|buffer| buffer.release(steps))
+    }
+
     /// Start and end of the uploads that are complete and were not reported yet, by buffer.
     pub fn uploaded(&mut self, in_flight: &InFlightQueue) -> Result<Vec<[Instant; 2]>, DeviceError> {
         let mut all = Vec::new();

@@ -13,6 +13,9 @@ use crate::{device::DeviceError, engines::GpuContext, launch::Event};
 /// The largest slot: two of this size keep the bus as busy as larger ones.
 const MOST_BYTES: usize = 4 << 20;
 
+/// The smallest: the driver takes as long for a smaller one, and the next upload may be larger.
+const LEAST_BYTES: usize = 64 << 10;
+
 /// One of two slots that are filled alternately.
 struct Slot {
     memory: Pinned,
@@ -54,7 +57,7 @@ impl Staging {
             let place = match place {
                 Some(large_enough) => large_enough,
                 None => place.insert(Slot {
-                    memory: Pinned::new(&gpu.context, bytes, "copies")?,
+                    memory: Pinned::new(&gpu.context, bytes.max(LEAST_BYTES), "copies")?,
                     copied: Event::plain(&gpu.context)?,
                 }),
             };

@@ -51,30 +51,30 @@ fn the_need_of_each_virtual_device_is_named() {
     assert_eq!(problem.hint.as_deref(), Some("`data.placement = \"streamed\"` leaves the data on the host"));
 }
 
-/// Rows of 100 features in a file, 20 batches of 1,000 at a time: each device has its share of a chunk; the
+/// Rows of 100 features in a file, 83 batches of 1,000 at a time: each device has its share of a chunk; the
 /// host holds three chunks, and the targets and the order, which are in no file.
 #[test]
 fn chunks_are_counted_where_they_are() {
-    let facts = crate::plan::DatasetInfo { validation_rows: 3_000, ..facts(50_000, 100, true) };
+    let facts = crate::plan::DatasetInfo { validation_rows: 3_000, ..facts(200_000, 100, true) };
     let two = |is_virtual, shuffle: &str, free| {
         let overrides = ["devices.num_gpus=2", "data.batch_size=1000", shuffle];
         planned(&overrides, facts, &Machine::typical(gpus(is_virtual, 2, MUCH), free))
     };
-    let (train, validation) = (20_000 * 404, 3_000 * 404);
+    let (train, validation) = (83_000 * 404, 3_000 * 404);
     // Index and position of each row of a device's share, plus a second copy of the index, for sorting.
-    let noted = 12 * (10_000 + 1_500);
+    let noted = 12 * (41_500 + 1_500);
     // All validation rows fit into one chunk.
-    let held = 53_000 * 4 + 3 * train + validation + noted;
+    let held = 203_000 * 4 + 3 * train + validation + noted;
     let shuffled = two(true, "data.shuffle=true", MUCH).expect("it fits");
     let chunks = shuffled.chunks.expect("chunks");
-    assert_eq!((chunks.train, chunks.validation), (20_000, 3_000));
+    assert_eq!((chunks.train, chunks.validation), (83_000, 3_000));
     let mut devices = [&shuffled.programs, &shuffled.peers[0]]
         .map(|programs| programs.arena_bytes() + programs.packed_bytes(false) + train / 2 + validation / 2);
     // The first device keeps the best weights.
     let layout = &shuffled.programs.layout;
     let best = 4 * layout.whole(layout.best.expect("it validates")).len as u64;
     devices[0] += best;
-    let host = held + 50_000 * 4;
+    let host = held + 200_000 * 4;
     assert_eq!((&shuffled.footprint.devices[..], shuffled.footprint.host), (&devices[..], host));
     // Copies of the final and best weights, on their way to their files.
     assert_eq!(shuffled.footprint.saved, 2 * best);
