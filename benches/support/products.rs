@@ -41,7 +41,6 @@ impl Shape {
 }
 
 /// All products of a step of a multilayer perceptron. The first layer's inputs need no gradient.
-#[allow(dead_code, reason = "the other bench that shares this module does")]
 pub fn of_step(batch: usize, widths: &[usize]) -> Vec<Shape> {
     let mut shapes = Vec::new();
     for (layer, pair) in widths.windows(2).enumerate() {
@@ -87,7 +86,6 @@ impl Product {
     }
 
     /// The product's shape.
-    #[allow(dead_code, reason = "one of the benches that share this module asks")]
     pub fn shape(&self) -> Shape {
         self.shape
     }

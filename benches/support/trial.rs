@@ -1,9 +1,8 @@
 //! A trial from the text of a spec, planned for this machine, without a run folder.
 
-use std::{error::Error, time::Duration};
+use std::error::Error;
 
 use runner::{
-    collective::Abort,
     data::{self, Dataset, Store, Task},
     device::{
         Block, Clock, Device, Grain, Purpose,
@@ -13,7 +12,7 @@ use runner::{
     plan::{Machine, MachineRates, Trial, plan},
     program::Hyper,
     spec,
-    train::{self, DeviceGroup, StopFlag, initial_values},
+    train::initial_values,
     vector::matmul::Kernel,
 };
 
@@ -80,27 +79,6 @@ impl Ready {
         let clock = Clock::new(Grain::Blocks);
         Ok(Stepper { device, hyper: vec![hyper; steps], rows, clock, ends: Vec::new() })
     }
-
-    /// Runs a whole training; its events are counted and dropped.
-    #[allow(dead_code, reason = "the bench of the parts does")]
-    pub fn train(&self) -> Result<usize, Fault> {
-        let mut events = 0;
-        let mut emit = |_| {
-            events += 1;
-            Ok(())
-        };
-        let job = train::TrainSetup {
-            trial: &self.trial,
-            dataset: &self.dataset,
-            group: DeviceGroup::new(vec![self.device()?], Abort::nothing(), Duration::ZERO)?,
-            initial: self.initial(),
-            resumed: None,
-            stop: &StopFlag::default(),
-            emit: &mut emit,
-        };
-        train::train(job).map_err(|_| "nobody listens")?;
-        Ok(events)
-    }
 }
 
 /// Runs blocks of steps.
@@ -119,7 +97,6 @@ impl Stepper {
     }
 
     /// Sets how finely the next blocks are timed, and whether a timeline is recorded.
-    #[allow(dead_code, reason = "the bench of the instrument does")]
     pub fn time_by(&mut self, grain: Grain, traced: bool) {
         self.clock = Clock::new(grain).traced(traced);
     }
