@@ -37,6 +37,7 @@ fn some<T: Copy>(all: &[T], on_the_stand_in: usize) -> Vec<T> {
     all.iter().copied().take(count).collect()
 }
 
+/// The sums over GPUs with the threads of a kernel in each order.
 #[test]
 fn the_suites_pass_on_the_stand_in_libraries() {
     // On the hardware the suites run directly.
@@ -44,26 +45,26 @@ fn the_suites_pass_on_the_stand_in_libraries() {
         return;
     }
     let Some(libraries) = folder() else { return };
-    let cache = tempfile::tempdir().unwrap();
-    let run = Command::new(std::env::current_exe().unwrap())
-        .args([
-            "gpu::instructions::",
-            "gpu::training::",
-            "gpu::peers::",
-            "gpu::early_sums::",
-            "--test-threads",
-            "2",
-        ])
-        .env("LD_LIBRARY_PATH", libraries)
-        .env("RUNNER_CACHE_DIR", cache.path())
-        .env("RUNNER_SIM_DEVICES", "3")
-        .env(REQUIRED, "1")
-        .env(STAND_IN, "1")
-        .output()
-        .unwrap();
-    let said = String::from_utf8_lossy(&run.stdout);
-    assert!(run.status.success(), "{said}{}", String::from_utf8_lossy(&run.stderr));
-    assert!(said.contains("test result: ok. 15 passed"), "{said}");
+    let all = ["gpu::instructions::", "gpu::training::", "gpu::peers::", "gpu::early_sums::"];
+    for (suites, order, count) in
+        [(&all[..], "forward", 15), (&all[2..3], "reverse", 4), (&all[2..3], "shuffled", 4)]
+    {
+        let cache = tempfile::tempdir().unwrap();
+        let run = Command::new(std::env::current_exe().unwrap())
+            .args(suites)
+            .args(["--test-threads", "2"])
+            .env("LD_LIBRARY_PATH", libraries)
+            .env("RUNNER_CACHE_DIR", cache.path())
+            .env("RUNNER_SIM_DEVICES", "3")
+            .env("RUNNER_SIM_ORDER", order)
+            .env(REQUIRED, "1")
+            .env(STAND_IN, "1")
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&run.stdout);
+        assert!(run.status.success(), "{order}: {said}{}", String::from_utf8_lossy(&run.stderr));
+        assert!(said.contains(&format!("test result: ok. {count} passed")), "{order}: {said}");
+    }
 }
 
 /// `scripts/gpu-check` finds its binaries and the GPUs, including MIG instances, and names what is missing.

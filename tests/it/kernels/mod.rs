@@ -11,7 +11,6 @@ mod grid;
 mod libraries;
 mod machine;
 mod ops;
-mod peer;
 mod planted;
 mod programs;
 mod tensors;
