@@ -34,11 +34,11 @@ fn several() -> Option<(Vec<Gpu>, MutexGuard<'static, ()>)> {
     None
 }
 
-/// A bench whose only instruction sums `numbers` over the GPUs.
-fn bench(numbers: Vec<f32>) -> (Bench, Slice) {
+/// A bench whose only instruction sums `numbers` over the GPUs; others stand before them, which must stay.
+fn bench(numbers: &[f32], before: usize) -> (Bench, Slice) {
     let mut suite = Suite::new();
-    let of = suite.bench.holding(numbers);
-    (suite.bench, of)
+    let all = suite.bench.holding([&vec![0.5; before], numbers].concat());
+    (suite.bench, Slice { offset: all.offset + before, len: numbers.len(), ..all })
 }
 
 fn executor(gpu: &Gpu, bench: &Bench, of: Slice, engine: Engine, way: PeerAllReduce) -> CudaExecutor {
@@ -88,9 +88,16 @@ fn every_gpu_holds_the_sums_in_the_order_of_ranks() {
                 let brought = |rank: usize| Numbers(rank as u64).take(n);
                 let got: Vec<Vec<f32>> = thread::scope(|scope| {
                     let one = |rank: usize, way: PeerAllReduce| {
-                        let (bench, of) = bench(brought(rank));
+                        // So each GPU has them at another alignment.
+                        let (bench, of) = bench(&brought(rank), rank);
                         let mut executor = executor(&gpus[rank], &bench, of, engine, way);
-                        steps(&mut executor, of, STEPS).unwrap()
+                        let sums = steps(&mut executor, of, STEPS).unwrap();
+                        let mut before = vec![0.0; rank];
+                        executor
+                            .read(Slice { offset: of.offset - rank, len: rank, ..of }, &mut before)
+                            .unwrap();
+                        assert!(before.iter().all(|x| *x == 0.5), "{before:?}");
+                        sums
                     };
                     let asked: Vec<_> = ranks
                         .into_iter()
@@ -118,7 +125,7 @@ fn a_gpu_that_does_not_come_is_named_with_the_step() {
     let Some((gpus, _one)) = several() else { return };
     for engine in [Engine::Graph, Engine::Launch] {
         let (ranks, _abort) = cuda::connect(&gpus[..2], 100, Duration::from_millis(20)).unwrap();
-        let (bench, of) = bench(vec![1.0; 100]);
+        let (bench, of) = bench(&[1.0; 100], 0);
         let mut ranks = ranks.into_iter();
         let mut first = executor(&gpus[0], &bench, of, engine, ranks.next().unwrap());
         let fault = steps(&mut first, of, 2).unwrap_err().to_string();
@@ -130,7 +137,7 @@ fn a_gpu_that_does_not_come_is_named_with_the_step() {
 fn a_gpu_that_waits_is_let_go() {
     let Some((gpus, _one)) = several() else { return };
     let (ranks, abort) = cuda::connect(&gpus[..2], 100, LONG).unwrap();
-    let (bench, of) = bench(vec![1.0; 100]);
+    let (bench, of) = bench(&[1.0; 100], 0);
     let mut first = executor(&gpus[0], &bench, of, Engine::Graph, ranks.into_iter().next().unwrap());
     let fault = thread::scope(|scope| {
         let waiting = scope.spawn(|| steps(&mut first, of, 1).unwrap_err().to_string());
