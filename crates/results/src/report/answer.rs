@@ -105,19 +105,7 @@ impl Comparison {
         };
         let each = ranking.each;
         if ranking.settings.iter().all(|setting| setting.samples.len() < 2) {
-            // Repeats of one seed learn the same.
-            let is_repeated = |setting: &Candidate| {
-                setting.places.iter().filter(|&&place| self.runs[place].repeat().is_some()).count() > 1
-            };
-            let way_out = match ranking.settings.iter().any(is_repeated) {
-                _ if self.takes_no_repeats(&ranking.settings[0]) => String::new(),
-                true => " (`sweep.repeat_seeds=true` can)".to_owned(),
-                false => {
-                    let more = self.seeds_left(ranking).unwrap_or_else(|| "sweep.repeats=5".to_owned());
-                    format!(" (`{more}` can)")
-                }
-            };
-            return format!("one {each} each cannot tell whether that is more than luck{way_out}");
+            return self.one_each(ranking);
         }
         let named = |setting: &Candidate| self.numbered(&setting.places) + &apart(setting);
         let (tested, untested): (Vec<&Candidate>, Vec<&Candidate>) =
@@ -161,6 +149,23 @@ impl Comparison {
             });
         }
         words.join("; ") + &self.but_lost(ranking, &ranking.settings[0], "the best")
+    }
+
+    /// That one seed of each setting tells nothing, and what would.
+    fn one_each(&self, ranking: &Ranking) -> String {
+        // Repeats of one seed learn the same.
+        let is_repeated = |setting: &Candidate| {
+            setting.places.iter().filter(|&&place| self.runs[place].repeat().is_some()).count() > 1
+        };
+        let way_out = match ranking.settings.iter().any(is_repeated) {
+            _ if self.takes_no_repeats(&ranking.settings[0]) => String::new(),
+            true => " (`sweep.repeat_seeds=true` can)".to_owned(),
+            false => {
+                let more = self.seeds_left(ranking).unwrap_or_else(|| "sweep.repeats=5".to_owned());
+                format!(" (`{more}` can)")
+            }
+        };
+        format!("one {} each cannot tell whether that is more than luck{way_out}", ranking.each)
     }
 
     /// The command that runs more seeds of an interrupted sweep.
