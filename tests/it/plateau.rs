@@ -113,7 +113,8 @@ fn rates_of_epochs(run: &super::process::Folder) -> Vec<(String, String)> {
 #[test]
 fn a_final_model_without_validations_has_no_plateau() {
     let place = Sandbox::new(SPEC);
-    let run = place.run(&[FALLS, "logging.metrics=[loss,lr]", "trainer.max_epochs=12"]).ended_by(0);
+    let falls = FALLS.replace("threshold = 0.1", "threshold = 0.5, cooldown = 1");
+    let run = place.run(&[&falls, "logging.metrics=[loss,lr]", "trainer.max_epochs=12"]).ended_by(0);
     let (path, rates) = (run.0.to_str().unwrap(), rates_of_epochs(&run));
     let best: usize = run.summary("best_epoch").parse().unwrap();
     let falls: Vec<usize> = (1..best).filter(|epoch| rates[*epoch].1 != rates[epoch - 1].1).collect();

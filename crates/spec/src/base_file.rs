@@ -12,7 +12,7 @@ use super::{
     diagnostic::Sources,
     folders::{Folders, direct},
     key::Key,
-    overrides,
+    overrides::{self, DELETE},
     points::folder_of,
     problem::{Location, Problem},
     reader::Fields,
@@ -26,13 +26,10 @@ pub(super) const KEY: &str = "extends";
 /// Schema text of the key.
 pub(super) const DOC: &str = "another spec, of which this file replaces keys: tables key by key, lists as a whole; its path starts at this file's folder";
 
-/// The key of what the file takes out of the other one.
-pub(super) const DELETE: &str = "delete";
-
 /// The keys that only files have.
 pub const OF_FILES: [&str; 2] = [KEY, DELETE];
 
-/// Schema text of [`DELETE`].
+/// Schema text of `delete`.
 pub(super) const DELETE_DOC: &str = "keys of the spec that this file extends, which are deleted before its own take their places; an index is the position in the list of that spec";
 
 /// The texts and the folders of the files that a spec has been read from.
@@ -46,7 +43,7 @@ pub(super) struct Files {
 }
 
 impl Files {
-    /// Of a spec whose paths start at `folder`.
+    /// For a spec whose paths start at `folder`.
     pub fn new(sources: Sources, folder: &Path) -> Self {
         Self { sources, folders: Folders::new(folder), given: Vec::new(), problems: Vec::new() }
     }

@@ -88,7 +88,7 @@ fn a_key_that_is_not_there_to_be_deleted_is_told() {
     "#);
 }
 
-/// Of the ways to say which rows validate, the file's takes the place of the base's.
+/// The file's way to say which rows validate takes the place of the base's.
 #[test]
 fn one_way_to_validate_takes_the_place_of_another() {
     let source = |more: &str| BASE.replace("target = \"y\"\n", &format!("target = \"y\"\n{more}"));

@@ -8,7 +8,6 @@
 
 use super::{
     alternatives::alternatives,
-    base_file::DELETE,
     key::{self, Key, Part},
     problem::Problem,
     suggest,
@@ -316,6 +315,9 @@ fn sweep(root: &mut Table, given: &Given, axis: Node) {
         axes.insert(&given.key.dotted(), span, axis);
     }
 }
+
+/// The key of those that a file deletes of the one that it extends.
+pub(super) const DELETE: &str = "delete";
 
 /// Deletes the keys that a file lists of the one that it extends.
 pub(super) fn delete_listed(root: &mut Table, list: &Node) -> Vec<Problem> {

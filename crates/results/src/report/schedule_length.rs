@@ -1,8 +1,9 @@
 //! Schedules that are as long as their runs: a length that nobody chose tells no setting from another.
 
-use std::{collections::BTreeSet, fs, path::Path};
+use std::{collections::BTreeSet, path::Path};
 
 use super::run::Run;
+use crate::host::read_text;
 
 /// Keys of lengths, at the end of `schedule.` or of `schedule.chain.1.`.
 const LENGTHS: [&str; 2] = ["cosine.t_max", "one_cycle.total_steps"];
@@ -15,7 +16,7 @@ pub fn steps_per_epoch(folder: &Path) -> Option<u64> {
 /// After which epochs and steps a plateau reduced the rate of the run in a folder, as its log has it. What a resumed run took again
 /// counts once.
 pub fn rate_falls(folder: &Path) -> Vec<[u64; 2]> {
-    let log = fs::read_to_string(folder.join("run.log")).unwrap_or_default();
+    let log = read_text(&folder.join("run.log")).unwrap_or_default();
     let of_line = |line: &str| {
         let (place, _) = line.split_once(": the learning rate falls from ")?;
         let (epoch, step) = place.split_once("epoch ")?.1.split_once(", step ")?;
