@@ -7,6 +7,7 @@ mod byte_locks;
 #[allow(unsafe_code)]
 mod huge_pages;
 mod interruptible;
+mod kept_threads;
 mod launched;
 pub mod load;
 mod lock_holder;
@@ -38,6 +39,7 @@ pub use awake_timer::AwakeTimer;
 pub use byte_locks::ByteLocks;
 pub use huge_pages::prefer_huge_pages;
 pub use interruptible::{Interruptible, check_interrupted};
+pub use kept_threads::{Task, begin_task};
 pub use launched::{Launched, Launcher};
 pub use lock_holder::lock_holder;
 pub use page_faults::{page_fault_s, page_faults};
@@ -128,10 +130,13 @@ pub fn logical_cores() -> Option<usize> {
     *CORES
 }
 
-/// The name of this host.
+/// The name of this host, as of the first call.
 pub fn name() -> String {
-    let name = read_proc("/proc/sys/kernel/hostname").unwrap_or_default();
-    if name.trim().is_empty() { "host".to_owned() } else { name.trim().to_owned() }
+    static NAME: LazyLock<String> = LazyLock::new(|| {
+        let name = read_proc("/proc/sys/kernel/hostname").unwrap_or_default();
+        if name.trim().is_empty() { "host".to_owned() } else { name.trim().to_owned() }
+    });
+    NAME.clone()
 }
 
 /// The Slurm job that this process runs in: `1234`, or `1234_7` for a task of an array.
@@ -146,11 +151,11 @@ pub fn slurm_cpus() -> Option<usize> {
     std::env::var("SLURM_CPUS_ON_NODE").ok()?.parse().ok().filter(|cpus| *cpus > 0)
 }
 
-/// Reads a file of `/proc` or `/sys`. Such a file reports a size of 0 or one page; reserving enough room lets
-/// one call read it instead of many.
+/// Reads a file of `/proc` or `/sys`. Such a file reports a size of 0 or one page, so `take` keeps the size from being asked for;
+/// reserving enough room lets one call read it instead of many.
 fn read_proc(path: &str) -> Option<String> {
     let mut text = Vec::with_capacity(8192);
-    File::open(path).ok()?.read_to_end(&mut text).ok()?;
+    File::open(path).ok()?.take(u64::MAX).read_to_end(&mut text).ok()?;
     String::from_utf8(text).ok()
 }
 

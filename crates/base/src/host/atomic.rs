@@ -95,12 +95,14 @@ fn create_new(path: &Path) -> io::Result<File> {
 /// `.model.safetensors.1234-5678-0.tmp`: hidden, in the same folder, unique to this process and call. A
 /// process on another host may have the same process number, so the name also has a time.
 fn temporary_name(path: &Path) -> PathBuf {
-    static TIME: LazyLock<u32> =
-        LazyLock::new(|| UNIX_EPOCH.elapsed().map_or(0, |since| since.subsec_nanos()));
+    static PROCESS: LazyLock<String> = LazyLock::new(|| {
+        let time = UNIX_EPOCH.elapsed().map_or(0, |since| since.subsec_nanos());
+        format!("{}-{time}", std::process::id())
+    });
     static CALLS: AtomicU32 = AtomicU32::new(0);
     let name = path.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
     let call = CALLS.fetch_add(1, Ordering::Relaxed);
-    path.with_file_name(format!(".{name}.{}-{}-{call}.tmp", std::process::id(), *TIME))
+    path.with_file_name(format!(".{name}.{}-{call}.tmp", *PROCESS))
 }
 
 #[cfg(test)]

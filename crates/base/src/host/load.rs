@@ -20,8 +20,8 @@ const TICKS_PER_S: f64 = 100.0;
 const SHORTEST_WINDOW: Duration = Duration::from_millis(500);
 
 /// Runs that follow each other within this time share a sample: reading the counters takes longer than a
-/// short run.
-const SAMPLE_LIFETIME: Duration = Duration::from_millis(10);
+/// short run, on a machine of a hundred cores some milliseconds.
+const SAMPLE_LIFETIME: Duration = Duration::from_millis(100);
 
 /// The shortest window of periodic sampling.
 const SHORTEST_PERIOD: Duration = Duration::from_millis(50);

@@ -3,8 +3,14 @@
 use std::{
     fs::File,
     os::unix::fs::FileExt,
+    sync::Arc,
     time::{Duration, Instant},
 };
+
+thread_local! {
+    /// The counter of this thread, which several parts of a run read; `None` if the system does not count.
+    static OF_THREAD: Option<Arc<File>> = File::open("/proc/thread-self/schedstat").ok().map(Arc::new);
+}
 
 /// A reading of the counter may take some microseconds, so one counts as recent for this long.
 const RECENT: Duration = Duration::from_millis(2);
@@ -17,7 +23,7 @@ const SHORTEST: Duration = Duration::from_micros(20);
 #[derive(Default)]
 pub struct CoreWaits {
     /// `None` if the system does not count them.
-    file: Option<File>,
+    file: Option<Arc<File>>,
     first: Duration,
     last: Duration,
     read_at: Option<Instant>,
@@ -25,10 +31,10 @@ pub struct CoreWaits {
 
 impl CoreWaits {
     pub fn of_this_thread() -> Self {
-        Self::in_file(File::open("/proc/thread-self/schedstat").ok())
+        Self::in_file(OF_THREAD.with(Clone::clone))
     }
 
-    fn in_file(file: Option<File>) -> Self {
+    fn in_file(file: Option<Arc<File>>) -> Self {
         let mut own = Self { file, ..Self::default() };
         own.first = own.read().unwrap_or_default();
         own
@@ -92,7 +98,7 @@ mod tests {
         let set = |ms: u64| std::fs::write(file.path(), format!("5 {} 7\n", ms * 1_000_000)).unwrap();
         let ms = Duration::from_millis;
         set(10);
-        let mut waits = CoreWaits::in_file(File::open(file.path()).ok());
+        let mut waits = CoreWaits::in_file(File::open(file.path()).ok().map(Arc::new));
         set(13);
         assert_eq!(waits.within(Duration::from_micros(19)), Duration::ZERO, "too short to hold a wait");
         assert_eq!(waits.within(ms(2)), ms(2), "never more than the time itself");

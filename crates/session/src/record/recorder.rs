@@ -1,17 +1,17 @@
 //! The recording thread: takes events from a bounded channel and passes them to the sinks, so that formatting
 //! and disk writes never delay the training loop.
 
-use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicBool, AtomicUsize, Ordering},
-        mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel},
-    },
-    thread::{self, JoinHandle},
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, AtomicUsize, Ordering},
+    mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel},
 };
 
 use super::{RecordError, Sink, run_lock::HEARTBEAT_INTERVAL, second_signal};
-use crate::event::{Closed, Event, Outcome, Recorded, Status};
+use crate::{
+    event::{Closed, Event, Outcome, Recorded, Status},
+    host::{Task, begin_task},
+};
 
 /// Capacity of the channel in batches of events. It is small, since one batch may hold many blocks of rows.
 /// If the disk is slower than the training, the training waits instead of filling the memory.
@@ -28,26 +28,18 @@ enum Message {
 /// other sinks continue, so that a run that ends early because the disk is full still records what it can.
 pub struct Recorder {
     sender: EventSender,
-    thread: JoinHandle<Result<(), RecordError>>,
+    thread: Task<Result<(), RecordError>>,
 }
 
 impl Recorder {
     pub fn start(sinks: Vec<Box<dyn Sink>>) -> Result<Self, RecordError> {
         let (channel, receiver) = sync_channel(WAITING);
-        let (ready, started) = sync_channel(1);
         let failed = Arc::new(AtomicBool::new(false));
         let unwritten = second_signal::unwritten();
         let sender = EventSender { channel, failed: Arc::clone(&failed), unwritten: Arc::clone(&unwritten) };
-        let thread = thread::Builder::new()
-            .name("record".to_owned())
-            .spawn(move || {
-                let _ = ready.send(()); // `start` waits for this below
-                RecorderThread { sinks, failed, unwritten, fault: None, recorded: None }.run(&receiver)
-            })
-            .map_err(RecordError::Start)?;
-        // Wait until the thread runs. Setting it up would delay the first steps, because both need the lock
-        // of the process's memory map.
-        started.recv().map_err(|_| RecordError::Gone)?;
+        let record =
+            move || RecorderThread { sinks, failed, unwritten, fault: None, recorded: None }.run(&receiver);
+        let thread = begin_task("record", record).map_err(RecordError::Start)?;
         Ok(Self { sender, thread })
     }
 

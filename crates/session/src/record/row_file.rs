@@ -109,17 +109,17 @@ impl RowFile {
 
     /// Writes the buffered lines.
     pub fn flush(&mut self) -> Result<(), RecordError> {
+        if self.lines.bytes().is_empty() {
+            return Ok(());
+        }
         let mut lines = std::mem::take(&mut self.lines);
-        let written = self.append(lines.bytes());
+        let written = self.append(lines.bytes()).and_then(|()| self.check_exists());
         lines.clear();
         self.lines = lines;
         written
     }
 
     fn append(&mut self, whole_lines: &[u8]) -> Result<(), RecordError> {
-        if whole_lines.is_empty() {
-            return Ok(());
-        }
         let mut written = 0;
         while written < whole_lines.len() {
             match self.file.write(&whole_lines[written..]) {
@@ -132,7 +132,11 @@ impl RowFile {
             }
         }
         self.length += whole_lines.len() as u64;
-        // The system accepts writes to a file that was removed.
+        Ok(())
+    }
+
+    /// The system accepts writes to a file that was removed.
+    fn check_exists(&self) -> Result<(), RecordError> {
         match self.file.metadata() {
             Ok(metadata) if metadata.nlink() == 0 => {
                 Err(RecordError::write(&self.path, io::Error::from_raw_os_error(libc::ENOENT)))

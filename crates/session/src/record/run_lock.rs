@@ -69,12 +69,13 @@ impl RunLock {
             if !ByteLocks::new(&file).try_lock(OWNED).unwrap_or(true) {
                 return Ok(None);
             }
+            let metadata = file.metadata().map_err(|e| RecordError::read(&path, e))?;
             // Whoever held the lock has removed the file meanwhile.
-            if !is_at(&file, &path) {
+            if !is_at(&metadata, &path) {
                 continue;
             }
             let lock = Self { path, file, beaten: Instant::now() };
-            lock.write().map_err(|e| RecordError::write(&lock.path, e))?;
+            lock.write(metadata.len()).map_err(|e| RecordError::write(&lock.path, e))?;
             return Ok(Some(lock));
         }
     }
@@ -84,11 +85,12 @@ impl RunLock {
         ByteLocks::are_held(&folder.join(LOCK_FILE), OWNED)
     }
 
-    fn write(&self) -> io::Result<()> {
+    /// Writes the file, which has this length.
+    fn write(&self, length: u64) -> io::Result<()> {
         let (time, pid, host) = (rfc3339(now()), process::id(), toml::Value::String(host::name()));
         let text = format!("{BEFORE_TIME}{time}\"\npid = {pid}\nhost = {host}\n");
         self.file.write_all_at(text.as_bytes(), 0)?;
-        self.file.set_len(text.len() as u64)
+        if length > text.len() as u64 { self.file.set_len(text.len() as u64) } else { Ok(()) }
     }
 }
 
@@ -110,16 +112,15 @@ impl Sink for RunLock {
 impl Drop for RunLock {
     fn drop(&mut self) {
         // The folder may have been moved, and another may have its place.
-        if is_at(&self.file, &self.path) {
+        if self.file.metadata().is_ok_and(|own| is_at(&own, &self.path)) {
             let _ = fs::remove_file(&self.path); // without the lock it means nothing
         }
     }
 }
 
 /// Whether an open file is the one that a path names.
-fn is_at(file: &File, path: &Path) -> bool {
-    let identity = |of: fs::Metadata| (of.dev(), of.ino());
-    file.metadata().ok().map(identity).is_some_and(|own| fs::metadata(path).map(identity).ok() == Some(own))
+fn is_at(own: &fs::Metadata, path: &Path) -> bool {
+    fs::metadata(path).is_ok_and(|named| (named.dev(), named.ino()) == (own.dev(), own.ino()))
 }
 
 #[cfg(test)]

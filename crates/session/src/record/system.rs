@@ -7,7 +7,6 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     path::Path,
     sync::mpsc::{RecvTimeoutError, Sender, channel},
-    thread::{self, JoinHandle},
     time::{Duration, Instant},
 };
 
@@ -19,7 +18,7 @@ use super::{
     row_file::{Column, RowFile},
 };
 use crate::host::{
-    self, load,
+    self, Task, begin_task, load,
     nvml::{GpuSample, Throttle},
 };
 
@@ -46,7 +45,7 @@ pub struct Findings {
 pub struct SystemSampler {
     /// Dropping it ends the thread at once, even in the middle of an interval.
     stop: Sender<()>,
-    thread: JoinHandle<Result<Findings, RecordError>>,
+    thread: Task<Result<Findings, RecordError>>,
 }
 
 impl SystemSampler {
@@ -73,8 +72,7 @@ impl SystemSampler {
                 }
             }
         };
-        let thread =
-            thread::Builder::new().name("system".to_owned()).spawn(body).map_err(RecordError::Start)?;
+        let thread = begin_task("system", body).map_err(RecordError::Start)?;
         Ok(Self { stop, thread })
     }
 

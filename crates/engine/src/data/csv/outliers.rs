@@ -1,5 +1,7 @@
 //! Numbers far from all others of their column: a mistyped cell, or one such as `-999` that stands for a missing value.
 
+use std::collections::HashMap;
+
 use super::{
     missing::MissingCells,
     table::{Table, Target},
@@ -59,20 +61,37 @@ impl Outliers {
         Some(Self { count: beyond.len() - first, numbers: numbers.len(), others: range })
     }
 
-    /// A sentence with the first of them, which is in `column` of the text.
+    /// A sentence for each column of the text with far numbers, with the first of them.
     pub(super) fn in_words(
-        &self,
+        found: &[(usize, Self)],
         (text, header, missing): (&Text, bool, &MissingCells),
-        column: usize,
-        whose: &str,
-    ) -> String {
+        whose: impl Fn(usize) -> String,
+    ) -> Vec<String> {
+        let columns: Vec<usize> = found.iter().map(|(column, _)| *column).collect();
+        let is_far = |place: usize, cell: &str| {
+            let [least, greatest] = found[place].1.others;
+            missing.number(cell).is_ok_and(|value| value < least || value > greatest)
+        };
+        let first = text.first_cells(&columns, usize::from(header), is_far);
+        // To find a line takes a pass of its own, and columns often have their far numbers in the same one.
+        let mut lines = HashMap::new();
+        let words = |(first, (column, own)): (Option<(String, usize)>, &(usize, Self))| {
+            let first = first.map(|(cell, record)| {
+                let line = lines.entry(record).or_insert_with(|| text.line(record));
+                (cell, &*line)
+            });
+            own.words(first, &whose(*column))
+        };
+        first.into_iter().zip(found).map(words).collect()
+    }
+
+    /// A sentence with the first of them and the location of its row.
+    fn words(&self, first: Option<(String, &Location)>, whose: &str) -> String {
         let [least, greatest] = self.others;
-        let is_far = |cell: &str| missing.number(cell).is_ok_and(|value| value < least || value > greatest);
-        let first = text.first_cell(column, usize::from(header), is_far);
         let first = first.map(|(cell, place)| {
             let place = match place {
-                Location::File { line: Some(line), .. } => format!(" in line {}", units::count(line)),
-                Location::Row { row, .. } => format!(" in row {}", units::count(row as u64)),
+                Location::File { line: Some(line), .. } => format!(" in line {}", units::count(*line)),
+                Location::Row { row, .. } => format!(" in row {}", units::count(*row as u64)),
                 _ => String::new(),
             };
             format!("`{}`{place}", file::printable(&cell))
@@ -102,19 +121,18 @@ pub(super) fn warnings(spec: &Csv, table: &Table) -> Vec<String> {
     };
     let width = columns.targets.len().max(1);
     let features = table.numeric.iter().zip(&columns.numeric);
-    let features = features.map(|(values, &column)| (Outliers::find(values.iter().copied()), column));
+    let features = features.map(|(values, &column)| (column, Outliers::find(values.iter().copied())));
     let targets = columns.targets.iter().enumerate().map(|(target, &column)| {
-        (Outliers::find(targets.iter().skip(target).step_by(width).copied()), column)
+        (column, Outliers::find(targets.iter().skip(target).step_by(width).copied()))
     });
     let found: Vec<_> =
-        features.chain(targets).filter_map(|(found, column)| found.map(|found| (found, column))).collect();
-    let words = |(found, column): &(Outliers, usize)| {
-        found.in_words((&**text, spec.header, missing), *column, &columns.described(*column))
-    };
-    let more = found.len().saturating_sub(SHOWN);
+        features.chain(targets).filter_map(|(column, found)| Some((column, found?))).collect();
+    let shown = &found[..found.len().min(SHOWN)];
+    let words = Outliers::in_words(shown, (text, spec.header, missing), |column| columns.described(column));
+    let more = found.len() - shown.len();
     let more =
         (more > 0).then(|| format!("{} have such numbers", units::counted(more as u64, "more column")));
-    found.iter().take(SHOWN).map(words).chain(more).collect()
+    words.into_iter().chain(more).collect()
 }
 
 #[cfg(test)]

@@ -26,6 +26,9 @@ const FIRST: usize = 50;
 const MARKERS: [&str; 8] =
     ["none", "nil", "missing", "unknown", "undefined", "n.a.", "#n/a", "not available"];
 
+/// Records that are looked at together, column by column: what is known of one column stays in the processor's caches.
+const BLOCK: usize = 64;
+
 /// Distinct values are counted up to this number.
 const MOST_DISTINCT: usize = 1000;
 
@@ -168,32 +171,54 @@ impl CsvProfile {
                 ..Default::default()
             })
             .collect();
-        let (mut reader, mut record, mut records) = (text.reader(), csv::StringRecord::new(), 0);
-        let mut seen = HashSet::new();
-        let unreadable = |e| file::problem(&text.path, format!("cannot be read: {e}"));
-        while reader.read_record(&mut record).map_err(unreadable)? {
-            records += 1;
-            if header && records == 1 {
-                continue;
-            }
-            if record.len() != columns.len() {
-                return Err(uneven(text, &record, columns.len()));
-            }
-            let row = u32::try_from(records - 1 - usize::from(header)).unwrap_or(u32::MAX);
-            for (column, cell) in columns.iter_mut().zip(&record) {
-                column.take(cell.trim(), row, &missing);
-            }
-            seen.insert(hash_of(record.iter().map(str::trim)));
-        }
-        let rows = records - usize::from(header);
+        let [rows, different] = take_all(text, header, &mut columns, &missing)?;
         if rows == 0 {
             return Err(file::problem(&text.path, "a header and no rows"));
         }
-        for (place, column) in columns.iter_mut().enumerate() {
-            column.finish([rows, seen.len()], place, (text, header, &missing));
-        }
-        let repeated = rows - seen.len();
+        columns.iter_mut().for_each(|column| column.finish([rows, different]));
+        find_outliers(&mut columns, (text, header, &missing));
+        let repeated = rows - different;
         Ok(Self { is_parquet, delimiter: text.delimiter(), decimal, header, rows, repeated, columns })
+    }
+}
+
+/// Takes all cells of the table; returns the number of its rows, and of different ones.
+fn take_all(
+    text: &Text,
+    header: bool,
+    columns: &mut [ColumnProfile],
+    missing: &MissingCells,
+) -> Result<[usize; 2], Problem> {
+    let (mut seen, mut rows) = (HashSet::new(), 0);
+    let mut records = text.reader().into_records().skip(usize::from(header));
+    loop {
+        let block: Result<Vec<_>, _> = records.by_ref().take(BLOCK).collect();
+        let block = block.map_err(|e| file::problem(&text.path, format!("cannot be read: {e}")))?;
+        if block.is_empty() {
+            return Ok([rows, seen.len()]);
+        }
+        if let Some(record) = block.iter().find(|record| record.len() != columns.len()) {
+            return Err(uneven(text, record, columns.len()));
+        }
+        for (place, column) in columns.iter_mut().enumerate() {
+            for (record, row) in block.iter().zip(rows..) {
+                column.take(record[place].trim(), u32::try_from(row).unwrap_or(u32::MAX), missing);
+            }
+        }
+        seen.extend(block.iter().map(|record| hash_of(record.iter().map(str::trim))));
+        rows += block.len();
+    }
+}
+
+/// Sets the sentences on numbers far from all others, once all of the table was read.
+fn find_outliers(columns: &mut [ColumnProfile], table: (&Text, bool, &MissingCells)) {
+    let numbers = columns.iter_mut().map(|column| std::mem::take(&mut column.all));
+    let found = numbers.map(|numbers| Outliers::find(numbers.into_iter())).enumerate();
+    let found: Vec<_> = found.filter_map(|(place, found)| Some((place, found?))).collect();
+    let name = |place: usize| format!("`{}`", file::printable(&columns[place].name));
+    let words = Outliers::in_words(&found, table, name);
+    for ((place, _), words) in found.iter().zip(words) {
+        columns[*place].outliers = Some(words);
     }
 }
 
@@ -259,11 +284,8 @@ impl ColumnProfile {
         }
     }
 
-    /// Once all of the table was read: the number of its rows, and of different ones; it is column `place` of the text.
-    fn finish(&mut self, [all, rows]: [usize; 2], place: usize, table: (&Text, bool, &MissingCells)) {
-        let found = Outliers::find(std::mem::take(&mut self.all).into_iter());
-        let name = format!("`{}`", file::printable(&self.name));
-        self.outliers = found.map(|found| found.in_words(table, place, &name));
+    /// Once all of the table was read: the number of its rows, and of different ones.
+    fn finish(&mut self, [all, rows]: [usize; 2]) {
         self.are_dates &= self.numbers > 0;
         (self.order, self.are_times) = self.ordered.found(all);
         let different = self.values.len();

@@ -219,8 +219,9 @@ impl Table {
             let whose = self.columns.described(column);
             format!("`{}` in {whose} is too large for f32 once it is standardized", file::printable(cell))
         };
-        match self.text.first_cell(column, 0, |cell| self.missing.value(cell) == Some(value)) {
-            Some((cell, place)) => Problem::new(place, message(&cell)),
+        let found = self.text.first_cells(&[column], 0, |_, cell| self.missing.value(cell) == Some(value));
+        match found.into_iter().flatten().next() {
+            Some((cell, record)) => Problem::new(self.text.cell(record, column), message(&cell)),
             None => file::problem(&self.text.path, message(&value.to_string())),
         }
     }

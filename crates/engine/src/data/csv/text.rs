@@ -131,20 +131,28 @@ impl Text {
         found.then(|| record.iter().map(|cell| cell.trim().to_owned()).collect())
     }
 
-    /// The first cell of a column that fits, trimmed, and its location; `skipped` records before it are not looked at.
-    pub(super) fn first_cell(
+    /// The first cell of each of these columns that fits, trimmed, and the byte of its record, from one pass over the records after
+    /// `skipped` ones; `fits` gets the place among `columns`.
+    pub(super) fn first_cells(
         &self,
-        column: usize,
+        columns: &[usize],
         skipped: usize,
-        fits: impl Fn(&str) -> bool,
-    ) -> Option<(String, Location)> {
-        let records = self.reader().into_records().map_while(Result::ok).skip(skipped);
-        let mut cells = records.filter_map(|record| {
-            let cell = record.get(column)?.trim();
+        fits: impl Fn(usize, &str) -> bool,
+    ) -> Vec<Option<(String, usize)>> {
+        let mut found = vec![None; columns.len()];
+        let mut open: Vec<usize> = (0..columns.len()).collect();
+        for record in self.reader().into_records().map_while(Result::ok).skip(skipped) {
+            if open.is_empty() {
+                break;
+            }
             let start = record.position().map_or(0, |position| position.byte()) as usize;
-            fits(cell).then(|| (cell.to_owned(), start))
-        });
-        cells.next().map(|(cell, start)| (cell, self.cell(start, column)))
+            open.retain(|&place| {
+                let cell = record.get(columns[place]).map(str::trim).filter(|cell| fits(place, cell));
+                found[place] = cell.map(|cell| (cell.to_owned(), start));
+                cell.is_none()
+            });
+        }
+        found
     }
 
     /// Whether the last line lacks a line end.
