@@ -289,9 +289,13 @@ fn value(run: &Run) -> String {
 
 /// `epoch 7`; `epoch 7, step 135` of a run that validates within its epochs.
 pub(super) fn place(run: &Run) -> Option<String> {
-    let epoch = run.figure("best_epoch")?;
+    let count = |figure: &str| figure.parse().map_or_else(|_| figure.to_owned(), units::count);
+    let epoch = count(run.figure("best_epoch")?);
     let step = run.figure("best_step").filter(|_| run.axis("trainer.validate_every_steps").is_some());
-    Some(step.map_or_else(|| format!("epoch {epoch}"), |step| format!("epoch {epoch}, step {step}")))
+    Some(match step.map(count) {
+        Some(step) => format!("epoch {epoch}, step {step}"),
+        None => format!("epoch {epoch}"),
+    })
 }
 
 fn in_words(run: &Run, value: f64) -> String {
