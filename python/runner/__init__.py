@@ -78,10 +78,14 @@ def run(spec, overrides=(), options=()):
 def compare(*paths, options=()):
     """The table of `runner compare --export csv`: a data frame where pandas is installed, else a dict of lists.
 
-    `paths`: runs and sweeps, their folders, or globs of them. It has a row for each run; with options such as "--by", "lr", one
-    for each setting, the best first. Raises RunnerError if they do not compare.
+    `paths`: runs and sweeps, their folders, or globs of them, or lists of these. It has a row for each run, in their order, by
+    options such as "--metric", "loss" the best first; with "--by", "lr" one for each setting, the best first. Raises RunnerError
+    if they do not compare.
     """
-    words = map(os.fspath, paths)
+    given = next((word for word in options if word.split("=")[0] in ("--fail-if", "--export")), None)
+    if given is not None:
+        raise ValueError(f"`{given}` gives no table: `runner compare` takes it in a shell")
+    words = [os.fspath(path) for one in paths for path in (one if isinstance(one, (list, tuple)) else [one])]
     return _table(io.StringIO(_done(_call("compare", *words, "--export", "csv", *options)).stdout, newline=""))
 
 
@@ -126,17 +130,25 @@ class Run:
     @property
     def trials(self):
         """The runs of a sweep that have a folder, in their order."""
+        begun = self._folders()
         with open(self.path / "sweep.csv", newline="") as file:
-            folders = [row["folder"] for row in csv.DictReader(file)]
-        paths = [self.path / folder for folder in dict.fromkeys(folders) if folder]
-        return [Run(path) for path in paths if path.is_dir()]
+            paths = [self.path / row["folder"] if row["folder"] else begun.get(int(row["trial"])) for row in csv.DictReader(file)]
+        return [Run(path) for path in dict.fromkeys(paths) if path is not None and path.is_dir()]
+
+    def _folders(self):
+        """The folders of trials by number: the table of a sweep has that of a trial once it ended."""
+        named = ((path.name.partition("-")[0], path) for path in self.path.iterdir() if (path / "summary.csv").is_file())
+        return {int(number): path for number, path in named if number.isdecimal()}
 
     @property
     def summary(self):
-        """The run in numbers: figures by name, None where one is not known."""
+        """The run in numbers: figures by name, None where one is not known. The status of a run that was killed is "unfinished"."""
         self._refuse_sweep("summary")
         with open(self.path / "summary.csv", newline="") as file:
             row = next(csv.DictReader(file), {})
+        # Only the program can tell whether a process is still at work.
+        if row.get("status") == "running":
+            row["status"] = json.loads(_done(_call("show", str(self.path), "--json")).stdout)["status"]
         return {name: _value(name, cell) for name, cell in row.items()}
 
     def _refuse_sweep(self, name):
@@ -146,8 +158,14 @@ class Run:
 
     @property
     def metrics(self):
-        """metrics.csv; of a sweep sweep.csv, a row for each trial."""
-        return self.table("sweep.csv" if self.is_sweep else "metrics.csv")
+        """metrics.csv; of a sweep sweep.csv, a row for each trial, "running" or "unfinished" where a planned one has begun."""
+        if not self.is_sweep:
+            return self.table("metrics.csv")
+        table, begun = self.table("sweep.csv"), self._folders()
+        states = zip(table["trial"], table["status"], strict=True)
+        status = [Run(begun[trial]).summary["status"] if status == "planned" and trial in begun else status for trial, status in states]
+        table["status"] = status
+        return table
 
     def table(self, name):
         """A CSV file of the folder: a data frame where pandas is installed, else a dict of lists."""
@@ -233,6 +251,9 @@ class Run:
 
 def _begun(command, path, overrides, options):
     """The run that a command begins."""
+    given = next((word for word in options if word in ("--check", "--dry-run")), None)
+    if given is not None:
+        raise ValueError(f"with `{given}` nothing runs: `runner {command}` takes it in a shell, where it prints its page")
     done = _call(command, "-q", os.fspath(path), *_words(overrides), *options)
     folder = done.stdout.strip()
     run = Run(folder) if folder else None

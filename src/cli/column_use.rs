@@ -50,13 +50,23 @@ pub(super) fn has_marks(column: &ColumnProfile) -> bool {
     (points == 1 || (points > 1 && is_of_thousands)) && digits.parse::<f64>().is_ok()
 }
 
-/// The reason not to use such a column, and what to do about it.
-pub(super) fn marks(column: &ColumnProfile) -> (String, &'static str) {
-    let (marks, way) = match column.decimal {
-        ',' => ("points", "write decimals with a comma, thousands without a mark"),
-        _ => ("commas", "write decimals with a point, thousands without a mark"),
-    };
-    (format!("its numbers have {marks}{}, which are not read", example(column)), way)
+/// The reason not to use such a column.
+pub(super) fn marks(column: &ColumnProfile) -> String {
+    let marks = if column.decimal == ',' { "points" } else { "commas" };
+    format!("its numbers have {marks}{}, which are not read", example(column))
+}
+
+/// What to do about such a column.
+pub(super) fn way_with_marks(column: &ColumnProfile, is_parquet: bool) -> &'static str {
+    match column.decimal {
+        ',' => {
+            "write decimals with a comma, thousands without a mark; `--decimal .` if decimals come after points"
+        }
+        _ if is_parquet => "write decimals with a point, thousands without a mark",
+        _ => {
+            "write decimals with a point, thousands without a mark; `--decimal ,` if decimals come after commas"
+        }
+    }
 }
 
 /// Whether all its texts are numbers with a sign of percent or of a currency.
@@ -122,7 +132,7 @@ pub(super) fn use_of(column: &ColumnProfile, rows: usize) -> Use {
     let distinct = column.distinct();
     let is_marked = column.numbers > 0 && column.is_one_text;
     Use::Ignored(match distinct {
-        _ if has_marks(column) => marks(column).0,
+        _ if has_marks(column) => marks(column),
         _ if has_units(column) => units_of_numbers(column),
         _ if column.name.is_empty() => "it has no name".to_owned(),
         0 => "it has no numbers and no text".to_owned(),

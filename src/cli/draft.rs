@@ -7,14 +7,14 @@ use std::{
 
 use super::{
     column_use::{
-        MOST_CLASSES, ROWS_EACH, Use, doubt, has_marks, has_units, is_class, marks, no_numbers, oddities,
-        oddities_of_target, order_of, reason, units_of_numbers, use_of,
+        MOST_CLASSES, ROWS_EACH, Use, doubt, has_marks, has_units, is_class, marks as mark_words, no_numbers,
+        oddities, oddities_of_target, order_of, reason, units_of_numbers, use_of, way_with_marks,
     },
     draft_targets::{OTHER, of_one_column, refusal, targets_of},
     missing_cells::{MissingCells, take_markers_for_missing},
 };
 use crate::{
-    data::{ColumnProfile, CsvProfile},
+    data::{ColumnProfile, CsvProfile, Marks},
     spec::{MISSING_VALUES, Problem, default_name},
     units,
 };
@@ -39,11 +39,11 @@ const MOST_NOTES: usize = 10;
 /// # Errors
 /// The table cannot be read, has no such target, or has no column that a model could learn from.
 pub fn draft(
-    data: &Path,
+    (data, marks): (&Path, Marks),
     named: &[String],
     file: Option<&Path>,
 ) -> Result<(String, Vec<String>), Box<Problem>> {
-    let mut profile = CsvProfile::read(data)?;
+    let mut profile = CsvProfile::read(data, marks)?;
     if let [only] = &profile.columns[..] {
         return Err(of_one_column(data, only, profile.is_parquet).into());
     }
@@ -54,7 +54,7 @@ pub fn draft(
     let is_class = targets.len() == 1 && is_class(targets[0], *rows);
     for target in &targets {
         let why = match target.distinct() {
-            _ if has_marks(target) => marks(target),
+            _ if has_marks(target) => (mark_words(target), way_with_marks(target, profile.is_parquet)),
             _ if has_units(target) => (units_of_numbers(target), "write numbers alone"),
             0 => ("it has no value".to_owned(), OTHER),
             1 => ("all its values are equal".to_owned(), OTHER),

@@ -17,7 +17,8 @@ pub(super) fn refusal(message: String) -> Problem {
 /// The problem of a table with a single column.
 pub(super) fn of_one_column(data: &Path, only: &ColumnProfile, is_parquet: bool) -> Problem {
     let message = format!("`{}` has one column alone, `{}`", data.display(), only.name.escape_debug());
-    let separated = "between cells stands `,`, `;`, `|` or a tab; blanks do not separate them";
+    let separated =
+        "cells are found between `,`, `;`, `|` or tabs; `--delimiter CHARACTER` names another separator";
     refusal(message).hint(if is_parquet { "add a column to learn from" } else { separated })
 }
 

@@ -3,7 +3,7 @@
 use std::{io::ErrorKind, path::Path};
 
 use super::{
-    args::{CategoryRule, EvaluateOptions, ModelOptions, PredictOptions},
+    args::{CategoryRule, EvaluateOptions, MarkOptions, ModelOptions, PredictOptions},
     runs,
 };
 use crate::{
@@ -17,8 +17,9 @@ use crate::{
 
 /// Prints predictions, or writes them to a file.
 pub fn predict(options: &PredictOptions) -> Result<Exit, Exit> {
-    let trained = open(&options.model, false).map_err(report)?;
-    let rows = RowOptions { keep: options.keep.clone(), ..row_options(options.unknown_category) };
+    let trained = open(&options.model, options.quiet).map_err(report)?;
+    let rows =
+        RowOptions { keep: options.keep.clone(), ..row_options(options.unknown_category, &options.marks) };
     let to = (options.out.as_deref(), options.force);
     let predicted = predicted(&trained, &input(&options.data), &rows, to, &mut warn);
     predicted.map(|()| Exit::Done).map_err(report)
@@ -26,11 +27,11 @@ pub fn predict(options: &PredictOptions) -> Result<Exit, Exit> {
 
 /// Prints metrics.
 pub fn evaluate(options: &EvaluateOptions) -> Result<Exit, Exit> {
-    let trained = open(&options.model, false).map_err(report)?;
+    let trained = open(&options.model, options.quiet).map_err(report)?;
     let input = options.data.as_deref().map(input);
     let request = EvaluateRequest {
         input: input.as_ref(),
-        options: &row_options(options.unknown_category),
+        options: &row_options(options.unknown_category, &options.marks),
         labels: options.labels.as_deref(),
         importance: options.importance,
     };
@@ -53,9 +54,9 @@ pub(super) fn open(options: &ModelOptions, is_quiet: bool) -> Result<Trained, Pr
     Ok(trained)
 }
 
-fn row_options(unknown_category: CategoryRule) -> RowOptions {
+fn row_options(unknown_category: CategoryRule, marks: &MarkOptions) -> RowOptions {
     let takes_unknown = unknown_category == CategoryRule::Ignore;
-    RowOptions { takes_unknown, keep: Vec::new() }
+    RowOptions { takes_unknown, keep: Vec::new(), marks: marks.marks() }
 }
 
 fn input(path: &Path) -> Input {

@@ -10,7 +10,7 @@ use super::{args::ReportOptions, png, runs::refuse};
 use crate::{
     host::{Durability, is_replaceable, reason, write_atomically},
     predict::{Trained, WhichWeights, of_model},
-    report::{self, Found, HEAD, OfModel, Page, PageRequest, SVG, find_one},
+    report::{self, Found, HEAD, OfModel, Page, PageRequest, SVG, find_one, run_status},
     run::{Exit, print, print_stderr, warn},
     units,
 };
@@ -98,7 +98,8 @@ pub(super) fn model(paths: &[String]) -> Option<Result<OfModel, String>> {
     let [path] = paths else { return None };
     let Ok(Found::Run(folder)) = find_one(path) else { return None };
     let has = |file: &str| folder.join(file).is_file();
-    if !has("summary.csv") || !(has("best.safetensors") || has("model.safetensors")) {
+    let has_ended = !["running", "unfinished"].contains(&run_status(&folder).as_str());
+    if !has_ended || !(has("best.safetensors") || has("model.safetensors")) {
         return None;
     }
     let trained = Trained::open(path, WhichWeights::Best);

@@ -68,9 +68,8 @@ pub fn new(options: &NewOptions) -> Result<Exit, Exit> {
             let hint = "`runner new csv FILE --from DATA`";
             return Err(Exit::refused("only `csv` is drafted from a table", Some(hint)));
         }
-        Some(data) => {
-            draft(data, &options.target, file).map_err(|problem| refuse(&Failure::new(vec![*problem])))?
-        }
+        Some(data) => draft((data, options.marks.marks()), &options.target, file)
+            .map_err(|problem| refuse(&Failure::new(vec![*problem])))?,
     };
     let text = format!("{SCHEMA}{text}");
     let Some(path) = file else {

@@ -381,7 +381,7 @@ fn what_cannot_be_drafted() {
      = hint: `a` is left out: 1 of its 40 cells is `1e400`, which is no finite number; `missing_values` names texts that stand for missing ones
 
     error: `b` cannot be predicted: its numbers have commas, such as `1,500`, which are not read
-     = hint: write decimals with a point, thousands without a mark
+     = hint: write decimals with a point, thousands without a mark; `--decimal ,` if decimals come after commas
 
     error: cannot read `nowhere.csv`: no such file or directory
      = hint: a relative path is taken from the current folder

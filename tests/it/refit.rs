@@ -148,7 +148,7 @@ fn a_sweep_is_refitted_by_its_best_setting() {
     for words in [&["predict", &model, "penguins.csv"][..], &["export", &model, "--onnx", "birds.onnx"]] {
         let ended = place.runner(words);
         assert_eq!(ended.code, Some(0), "{ended:?}");
-        assert!(ended.stderr.starts_with("weights: model.safetensors, after epoch "), "{ended:?}");
+        assert!(ended.stderr.starts_with("weights: model.safetensors, of epoch "), "{ended:?}");
     }
 }
 

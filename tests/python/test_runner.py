@@ -223,11 +223,42 @@ class Runs(unittest.TestCase):
         losses = [trial.summary["best_value"] for trial in sweep.trials if trial.spec["optimizer"]["sgd"]["lr"] == 0.03]
         self.assertAlmostEqual(settings["value"][0], sum(losses) / 2, 12)
         self.assertEqual(len(runner.compare(*sweep.trials)["status"]), 4)
+        self.assertEqual(len(runner.compare(sweep.trials)["status"]), 4)
+        with self.assertRaisesRegex(ValueError, "`--fail-if` gives no table"):
+            runner.compare(sweep, options=["--fail-if", "mean(validation.loss) > 1"])
+        with self.assertRaisesRegex(ValueError, "with `--check` nothing runs: `runner refit`"):
+            sweep.refit(options=["--check"])
         final = sweep.refit({"trainer.max_epochs": 2})
         found = (final.spec["final_model"], final.spec["optimizer"]["sgd"]["lr"], final.summary["epochs"])
         self.assertEqual(found, (True, 0.03, 2))
         with self.assertRaisesRegex(runner.RunnerError, "nowhere"):
             runner.compare("nowhere")
+
+    def test_a_killed_run_does_not_run_for_ever(self):
+        process = subprocess.Popen([runner.program(), "linreg.toml", "trainer.max_epochs=100000000", "-q"])
+        self.addCleanup(process.wait)
+        self.addCleanup(process.kill)
+        while not list(Path("runs").glob("linreg/*/summary.csv")):
+            time.sleep(0.01)
+        run = runner.load("runs")
+        self.assertEqual(run.summary["status"], "running")
+        process.kill()
+        process.wait()
+        self.assertEqual(run.summary["status"], "unfinished")
+
+    def test_a_killed_sweep_has_the_trial_that_had_begun(self):
+        words = ["optimizer.sgd.lr=0.01,0.03", "trainer.max_epochs=100000000"]
+        process = subprocess.Popen([runner.program(), "linreg.toml", *words, "-q"])
+        self.addCleanup(process.wait)
+        self.addCleanup(process.kill)
+        while not list(Path("runs").glob("linreg/*/000-*/summary.csv")):
+            time.sleep(0.01)
+        sweep = runner.load("runs")
+        self.assertEqual(list(sweep.metrics["status"]), ["running", "planned"])
+        process.kill()
+        process.wait()
+        self.assertEqual(list(sweep.metrics["status"]), ["unfinished", "planned"])
+        self.assertEqual([trial.spec["optimizer"]["sgd"]["lr"] for trial in sweep.trials], [0.01])
 
     def test_load_asks_the_program(self):
         Path("own").mkdir()

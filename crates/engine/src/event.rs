@@ -102,6 +102,8 @@ pub struct Header {
     pub resumed_after: Option<u64>,
     /// Seconds after which the run ends in any case.
     pub max_time_s: Option<f64>,
+    /// Whether a limit of time or of patience may leave out planned steps, so that the time left is an upper bound.
+    pub may_skip_steps: bool,
     /// How the program was built: `release`, `debug`.
     pub build: &'static str,
 }
@@ -156,8 +158,7 @@ pub struct ValidationRow {
     pub confusion: Confusion,
 }
 
-/// The nonzero cells of a confusion matrix as pairs of index (row-major) and count; empty if none was
-/// measured.
+/// The nonzero cells of a confusion matrix as pairs of index (row-major) and count; empty if none was measured.
 pub type Confusion = Vec<[u64; 2]>;
 
 impl ValidationRow {
@@ -244,8 +245,7 @@ pub enum NoModel {
     Unread,
 }
 
-/// The end of a run, in numbers. `None` means that a value is unknown or does not apply, and becomes an empty
-/// cell.
+/// The end of a run, in numbers. `None` means that a value is unknown or does not apply, and becomes an empty cell.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Outcome {
     pub status: Status,

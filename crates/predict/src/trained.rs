@@ -167,13 +167,11 @@ impl Trained {
     /// A description of which weights these are.
     pub fn described(&self) -> String {
         let Self { file, step, epoch, .. } = self;
-        if let Some(note) = &self.note {
-            return format!("{file}, of epoch {epoch}, step {step}; {note}");
-        }
         // Early stopping restores the best weights.
         let is_best = file == LAST && self.spec.trainer.restore_best == Some(true);
         let kept = if is_best { "; the best: `trainer.restore_best=false` keeps the last" } else { "" };
-        format!("{file}, after epoch {epoch}, step {step}{kept}")
+        let note = self.note.as_ref().map_or_else(|| kept.to_owned(), |note| format!("; {note}"));
+        format!("{file}, of epoch {epoch}, step {step}{note}")
     }
 }
 

@@ -9,7 +9,7 @@ use super::{
 use crate::{
     data::{Dataset, NewRows, Part, RowOptions},
     report::{OfModel, Pairs, Predicted, RunRows},
-    spec::{Metric, ValidateEvery},
+    spec::Metric,
     train::Scores,
 };
 
@@ -21,7 +21,7 @@ pub fn of_model(trained: &Trained) -> Result<OfModel, PredictError> {
     let dataset = trained.rows()?;
     let mut rows = rows_of(trained, &dataset);
     if trained.has_test_rows() {
-        let options = RowOptions { takes_unknown: false, keep: Vec::new() };
+        let options = RowOptions::default();
         let request = EvaluateRequest { input: None, options: &options, labels: None, importance: false };
         let evaluation = evaluate(trained, &request, &mut |_| {})?;
         rows.counts[2] = evaluation.rows;
@@ -80,12 +80,8 @@ fn predict_validation(trained: &Trained, rows: Part) -> Result<Option<Predicted>
         Ok(())
     };
     let (rows, _) = forward(trained, &mut NewRows::from_part(rows), &mut |_| {}, &mut |_| {}, &mut take)?;
-    let step = match trained.spec.trainer.validate_every {
-        ValidateEvery::Epochs(_) => String::new(),
-        ValidateEvery::Steps(_) => format!(", step {}", trained.step),
-    };
     let rows = crate::units::count(rows as u64);
-    let of = format!("{rows} validation rows, by {}, after epoch {}{step}", trained.file, trained.epoch);
+    let of = format!("{rows} validation rows, by {}", trained.described());
     Ok(Some(match (scores, names) {
         (Scores::Classes(classes), Some(names)) => Predicted::Classes { of, names, counts: classes.counts },
         (Scores::Classes(_), None) => return Ok(None),

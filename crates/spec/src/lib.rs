@@ -89,7 +89,7 @@ pub use shared::Shared;
 pub use short_values::{add_leaves, kinds_in_words, layers_in_words, short_values};
 pub use suggest::{longer, nearest};
 pub use sweep::{GpuSharing, Halving, History, Point, SEEDS};
-pub use tables::{Csv, MISSING_VALUES, Missing, Parquet};
+pub use tables::{Csv, MISSING_VALUES, Missing, Parquet, separator};
 pub use trainer::{EarlyStopping, Trainer, ValidateEvery};
 
 use reader::{Fields, Item, Read, table, words};

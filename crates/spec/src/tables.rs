@@ -219,12 +219,17 @@ fn columns(v: Item<'_>) -> Vec<String> {
 
 fn delimiter(v: Item<'_>) -> char {
     let schema = json!({ "type": "string", "minLength": 1, "maxLength": 1 });
-    let fits =
-        |c: &char| c.is_ascii() && !c.is_ascii_alphanumeric() && !matches!(c, '"' | '\n' | '\r' | '\0');
     v.custom("one ASCII character that separates cells, such as `;`", schema, ',', |v| {
         let s = v.as_str()?;
-        s.chars().next().filter(fits).filter(|_| s.len() == 1)
+        separator(s)
     })
+}
+
+/// The character that a text names, if it may separate the cells of a CSV file.
+pub fn separator(text: &str) -> Option<char> {
+    let fits =
+        |c: &char| c.is_ascii() && !c.is_ascii_alphanumeric() && !matches!(c, '"' | '\n' | '\r' | '\0');
+    text.chars().next().filter(fits).filter(|_| text.len() == 1)
 }
 
 fn decimal(v: Item<'_>) -> char {

@@ -21,7 +21,9 @@ use crate::{
     host,
     run::{Exit, print, print_coloured, print_error},
 };
-pub use model::{CategoryRule, EvaluateOptions, ExportOptions, ModelOptions, NO_PARQUET, PredictOptions};
+pub use model::{
+    CategoryRule, EvaluateOptions, ExportOptions, MarkOptions, ModelOptions, NO_PARQUET, PredictOptions,
+};
 pub use options::{
     CleanOptions, Command, CompareOptions, DevicesOptions, DiffOptions, ExportFormat, ListOptions,
     NewOptions, PlotOptions, ReportOptions, ServeOptions, StatusOptions, WatchOptions,

@@ -4,10 +4,11 @@ use std::path::PathBuf;
 
 use clap::{
     Args, ValueEnum,
-    builder::{PathBufValueParser, TypedValueParser},
+    builder::{PathBufValueParser, PossibleValuesParser, TypedValueParser},
 };
 
 use super::complete::run_path;
+use crate::{data::Marks, spec::separator};
 
 /// What a build without it says of its feature.
 pub const NO_PARQUET: &str =
@@ -40,6 +41,32 @@ pub struct ModelOptions {
     pub last: bool,
 }
 
+/// The marks of a CSV file.
+#[derive(Args)]
+pub struct MarkOptions {
+    /// What separates the cells of a CSV file, such as `;`; `\t` is a tab [default: the training file's]
+    #[arg(long, value_name = "CHARACTER", value_parser = separator_of)]
+    pub delimiter: Option<char>,
+    /// The mark before decimals in a CSV file [default: the training file's]
+    #[arg(long, value_name = "MARK", value_parser = PossibleValuesParser::new([".", ","]).map(|mark| mark.chars().next().unwrap_or('.')))]
+    pub decimal: Option<char>,
+}
+
+impl MarkOptions {
+    pub fn marks(&self) -> Marks {
+        Marks { delimiter: self.delimiter, decimal: self.decimal }
+    }
+}
+
+fn of_data(option: clap::Arg) -> clap::Arg {
+    option.requires("data")
+}
+
+fn separator_of(word: &str) -> Result<char, String> {
+    let found = if word == "\\t" { Some('\t') } else { separator(word) };
+    found.ok_or_else(|| "expected one ASCII character that separates cells, such as `;`".to_owned())
+}
+
 /// What becomes of rows with a category that the training file lacks.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum CategoryRule {
@@ -65,18 +92,26 @@ pub struct PredictOptions {
     /// Print these columns of the table before the predictions: `--keep id,date`
     #[arg(long, value_name = "COLUMN", value_delimiter = ',')]
     pub keep: Vec<String>,
+    #[command(flatten)]
+    pub marks: MarkOptions,
     /// Rows with a category that the training file lacks: an error, or all inputs of the column 0
     #[arg(long, value_name = "HOW", value_enum, default_value_t = CategoryRule::Error)]
     pub unknown_category: CategoryRule,
+    /// Do not say which weights are used
+    #[arg(short, long, overrides_with = "quiet")]
+    pub quiet: bool,
 }
 
 #[derive(Args)]
+#[command(mut_arg("delimiter", of_data), mut_arg("decimal", of_data))]
 pub struct EvaluateOptions {
     #[command(flatten)]
     pub model: ModelOptions,
     /// The rows, as for `predict`, with their labels [default: those that `data.split.test` kept from the run]
     #[arg(value_name = "DATA", value_hint = clap::ValueHint::FilePath)]
     pub data: Option<PathBuf>,
+    #[command(flatten)]
+    pub marks: MarkOptions,
     /// Rows with a category that the training file lacks: an error, or all inputs of the column 0
     #[arg(long, value_name = "HOW", value_enum, default_value_t = CategoryRule::Error)]
     pub unknown_category: CategoryRule,
@@ -89,6 +124,9 @@ pub struct EvaluateOptions {
     /// Print one JSON object
     #[arg(long)]
     pub json: bool,
+    /// Do not say which weights are used
+    #[arg(short, long, overrides_with = "quiet")]
+    pub quiet: bool,
 }
 
 #[derive(Args)]

@@ -7,7 +7,7 @@ use clap_complete::Shell;
 
 use super::{
     complete::run_path,
-    model::{EvaluateOptions, ExportOptions, PredictOptions, named, with_parquet},
+    model::{EvaluateOptions, ExportOptions, MarkOptions, PredictOptions, named, with_parquet},
     start::{CheckOptions, MOST_VIRTUAL_GPUS, ParityOptions, RefitOptions, StartOptions},
 };
 use crate::{
@@ -278,6 +278,7 @@ pub struct ServeOptions {
 }
 
 #[derive(Args)]
+#[command(mut_arg("delimiter", as_found), mut_arg("decimal", as_found))]
 pub struct NewOptions {
     /// Which starter
     #[arg(value_parser = template_names())]
@@ -290,6 +291,15 @@ pub struct NewOptions {
     /// The column to predict, or several of numbers: `--target a,b` [default: the last one]
     #[arg(long, value_name = "COLUMN", requires = "from")]
     pub target: Vec<String>,
+    #[command(flatten)]
+    pub marks: MarkOptions,
+}
+
+/// Says of the marks of a table that they are found if they are not named.
+fn as_found(option: clap::Arg) -> clap::Arg {
+    let help =
+        option.get_help().map(|help| help.to_string().replace("the training file's", "as its cells look"));
+    option.help(help.unwrap_or_default()).requires("from")
 }
 
 fn template_names() -> clap::builder::PossibleValuesParser {

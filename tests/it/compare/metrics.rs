@@ -80,7 +80,7 @@ fn a_metric_counts_at_the_best_epoch_of_another() {
      #  lr  validation mae  vs best    loss     time  steps/s
      2   b          0.2000     best  0.4000  3.00 ms     1000
      1   a          0.3000  +0.1000  0.4000  3.00 ms     1000
-      validation mae at the epoch of each run's best `validation.loss`
+      validation mae at each run's best `validation.loss`
     ");
     assert_eq!(compare(&["--where", "mae < 0.25", "-q"]), "1 run\n");
     // A run that does not know its best epoch counts with its last.

@@ -140,6 +140,12 @@ fn all_outputs_say_of_which_rows_they_are() {
     let page = ran(&["report", &a, "-o", "page.html"]);
     let text = fs::read_to_string(place.path().join("page.html")).unwrap();
     assert_eq!(text.matches(SAME_ROWS).count(), 1, "{page:?}");
+    // A list says of which entries, if not of all.
+    let all = runs.named("");
+    assert!(ran(&["list", &all]).stdout.contains(&format!("\n {SAME_ROWS}")));
+    sweep(&runs, "c", "", |seed| (20, 80, seed.to_string()));
+    let listed = ran(&["list", &all]).stdout;
+    assert!(listed.contains(&format!("\n {a} and 1 more: {SAME_ROWS}")), "{listed}");
 }
 
 /// Two sweeps whose validation rows differ are two tasks; with splits of each seed's own they are one.

@@ -58,7 +58,7 @@ fn rows_of_one_class_are_said_to_be_so() {
     a "middle" one  none
     large           none
     small            243      1.000  0.7407  0.8511
-    weights: best.safetensors, after epoch 1, step 3
+    weights: best.safetensors, of epoch 1, step 3
     warning: columns that the model does not use: `note`
     warning: every row is `small`: auc needs rows of two classes, and f1, precision and recall say little
     "#);

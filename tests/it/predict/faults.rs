@@ -14,7 +14,7 @@ fn wrong_rows_are_shown_with_their_place() {
         ended.stderr.replace(&path.display().to_string(), "wrong.csv")
     };
     insta::assert_snapshot!(wrong(format!("{header}{good}pink,north,1,2,3,x\n{good}")), @r"
-    weights: best.safetensors, after epoch 1, step 3
+    weights: best.safetensors, of epoch 1, step 3
     warning: columns that the model does not use: `note`
     error: `pink` in column `colour` is not a category of the training file
         --> wrong.csv:5002:1
@@ -25,7 +25,7 @@ fn wrong_rows_are_shown_with_their_place() {
          = hint: the training file has `blue`, `green`, `red`; `--unknown-category ignore` sets the column's inputs to 0
     ");
     insta::assert_snapshot!(wrong(format!("{header}{good}red,,1,2,3,x\n")), @r"
-    weights: best.safetensors, after epoch 1, step 3
+    weights: best.safetensors, of epoch 1, step 3
     warning: columns that the model does not use: `note`
     error: missing cell in column `place`, which has none in the training file
         --> wrong.csv:5002:5
@@ -36,7 +36,7 @@ fn wrong_rows_are_shown_with_their_place() {
          = hint: fill it in, or leave its row out; `--unknown-category ignore` sets the column's inputs to 0
     ");
     insta::assert_snapshot!(wrong(format!("{header}{good}red,north,1,2,a,x\n")), @r"
-    weights: best.safetensors, after epoch 1, step 3
+    weights: best.safetensors, of epoch 1, step 3
     warning: columns that the model does not use: `note`
     error: `a` in column `depth` is not a number
         --> wrong.csv:5002:15
@@ -47,7 +47,7 @@ fn wrong_rows_are_shown_with_their_place() {
          = hint: the model was trained on numbers here: correct the cell
     ");
     insta::assert_snapshot!(wrong(format!("{header}red,north,1,2\n")), @r"
-    weights: best.safetensors, after epoch 1, step 3
+    weights: best.safetensors, of epoch 1, step 3
     error: 4 cells in this line: expected 6, as in the first
      --> wrong.csv:2:1
       |
@@ -55,19 +55,19 @@ fn wrong_rows_are_shown_with_their_place() {
       | ^^^^^^^^^^^^^
     ");
     insta::assert_snapshot!(wrong("colour,place,width\nred,north,1\n".to_owned()), @r"
-    weights: best.safetensors, after epoch 1, step 3
+    weights: best.safetensors, of epoch 1, step 3
     error: no columns `height`, `depth`, which the training file has
     --> wrong.csv
      = hint: the columns are `colour`, `place`, `width`
     ");
     insta::assert_snapshot!(wrong("colour;place;width\nred;north;1\n".to_owned()), @r"
-    weights: best.safetensors, after epoch 1, step 3
+    weights: best.safetensors, of epoch 1, step 3
     error: cells seem to be separated by ';'
     --> wrong.csv
-     = hint: separate them by ',', as in the training file
+     = hint: `--delimiter ';'` reads them; the training file has ','
     ");
     insta::assert_snapshot!(wrong("width,colour,place,width,height,depth\n1,red,north,1,2,3\n".to_owned()), @r"
-    weights: best.safetensors, after epoch 1, step 3
+    weights: best.safetensors, of epoch 1, step 3
     error: columns 1 and 4 are both named `width`
      --> wrong.csv:1:20
       |
@@ -77,12 +77,12 @@ fn wrong_rows_are_shown_with_their_place() {
       = hint: rename one of them
     ");
     insta::assert_snapshot!(wrong(String::new()), @r"
-    weights: best.safetensors, after epoch 1, step 3
+    weights: best.safetensors, of epoch 1, step 3
     error: an empty file: expected a line of column names
     --> wrong.csv
     ");
     insta::assert_snapshot!(wrong(format!("{header}red,north,1,2,\"3,x\n")), @r#"
-    weights: best.safetensors, after epoch 1, step 3
+    weights: best.safetensors, of epoch 1, step 3
     error: a quoted cell is never closed
      --> wrong.csv:2:15
       |
@@ -92,11 +92,11 @@ fn wrong_rows_are_shown_with_their_place() {
       = hint: close it with `"`; within quotes a quote is written `""`
     "#);
     insta::assert_snapshot!(model.predict("none.csv").stderr, @r"
-    weights: best.safetensors, after epoch 1, step 3
+    weights: best.safetensors, of epoch 1, step 3
     error: cannot read `none.csv`: no such file or directory
     ");
     insta::assert_snapshot!(model.predict(".").stderr, @r"
-    weights: best.safetensors, after epoch 1, step 3
+    weights: best.safetensors, of epoch 1, step 3
     error: cannot read `.`: is a directory
     ");
 }
@@ -136,7 +136,7 @@ fn a_table_without_rows() {
     let ended = model.predict("none.csv");
     assert_eq!((ended.code, &ended.stdout[..]), (Some(0), "prediction\n"));
     insta::assert_snapshot!(ended.stderr, @r"
-    weights: best.safetensors, after epoch 1, step 3
+    weights: best.safetensors, of epoch 1, step 3
     warning: no rows to predict
     ");
     let out = model.place.path().join("out.csv");
@@ -145,7 +145,7 @@ fn a_table_without_rows() {
     let ended = model.place.runner(&["evaluate", &model.run, "none.csv"]);
     assert_eq!((ended.code, &ended.stdout[..]), (Some(2), ""));
     insta::assert_snapshot!(ended.stderr.replace(&path.display().to_string(), "none.csv"), @r"
-    weights: best.safetensors, after epoch 1, step 3
+    weights: best.safetensors, of epoch 1, step 3
     error: a header and no rows
     --> none.csv
     ");
@@ -177,7 +177,7 @@ fn missing_cells_follow_the_spec() {
     assert_eq!((ended.code, &ended.stdout[..]), (Some(2), ""));
     let shown = ended.stderr.replace(&path.display().to_string(), "holes.csv");
     insta::assert_snapshot!(shown, @r#"
-    weights: best.safetensors, after epoch 1, step 3
+    weights: best.safetensors, of epoch 1, step 3
     error: all 2 rows have missing cells
     --> holes.csv
      = hint: `data.csv.missing = "mean"` fills them, `data.csv.ignore` leaves columns out

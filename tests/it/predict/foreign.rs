@@ -31,7 +31,7 @@ fn categories_that_training_did_not_have() {
     assert_eq!(refused.code, Some(2), "{refused:?}");
     let file = place.path().join("n.csv").display().to_string();
     insta::assert_snapshot!(refused.stderr.replace(&file, "n.csv"), @r"
-    weights: best.safetensors, after epoch 3, step 6
+    weights: best.safetensors, of epoch 3, step 6
     error: `c` in column `kind` is not a category of the training file
      --> n.csv:2:5
       |
@@ -112,7 +112,7 @@ fn a_file_of_other_columns() {
     let ended = model.predict("other.csv");
     assert_eq!((ended.code, ended.stdout.as_str()), (Some(2), ""));
     insta::assert_snapshot!(ended.stderr.replace(&path.display().to_string(), "other.csv"), @r"
-    weights: best.safetensors, after epoch 1, step 3
+    weights: best.safetensors, of epoch 1, step 3
     error: no columns `width`, `height`, `depth`, `place`, which the training file has
     --> other.csv
      = hint: the columns are `a`, `b`, `colours`
@@ -122,5 +122,72 @@ fn a_file_of_other_columns() {
      = hint: did you mean `colours`?
 
     error: 2 problems
+    ");
+}
+
+/// The same rows as the training file's, with other marks: predictions are the same once these are named.
+#[test]
+fn rows_with_other_marks() {
+    let (place, run) = of_categories();
+    let plain = fs::read_to_string(place.path().join("t.csv")).unwrap();
+    let marked = plain.replace(',', ";").replace('.', ",");
+    for (name, text) in [("eu.csv", &marked), ("tabs.csv", &plain.replace(',', "\t"))] {
+        fs::write(place.path().join(name), text).unwrap();
+    }
+    let apply = |words: &[&str]| place.runner(&[&[words[0], &run, words[1], "-q"], &words[2..]].concat());
+    let [of_plain, of_marked, of_tabs] = [
+        apply(&["predict", "t.csv"]),
+        apply(&["predict", "eu.csv", "--delimiter", ";", "--decimal", ","]),
+        apply(&["predict", "tabs.csv", "--delimiter", "\\t"]),
+    ];
+    assert_eq!((of_plain.code, of_plain.stdout.lines().count()), (Some(0), 61), "{of_plain:?}");
+    assert!(of_plain.stderr.contains("`y`") == of_marked.stderr.contains("`y`"), "{of_marked:?}");
+    assert_eq!((&of_marked.stdout, &of_tabs.stdout), (&of_plain.stdout, &of_plain.stdout));
+    let marks = ["evaluate", "eu.csv", "--json", "--delimiter=;", "--decimal=,"];
+    assert_eq!(apply(&marks).stdout, apply(&["evaluate", "t.csv", "--json"]).stdout);
+    let refused = |words: &[&str]| {
+        let ended = apply(words);
+        assert_eq!(ended.code, Some(2), "{ended:?}");
+        ended.stderr.replace(&format!("{}/", place.path().display()), "")
+    };
+    insta::assert_snapshot!(refused(&["predict", "eu.csv"]), @r"
+    error: cells seem to be separated by ';'
+    --> eu.csv
+     = hint: `--delimiter ';'` reads them; the training file has ','
+    ");
+    fs::write(place.path().join("mixed.csv"), "x;kind;floor\n1,5;a;1,5\n").unwrap();
+    insta::assert_snapshot!(refused(&["predict", "mixed.csv", "--delimiter=;"]), @r"
+    error: `1,5` in column `x` is not a number
+     --> mixed.csv:2:1
+      |
+    2 | 1,5;a;1,5
+      | ^
+      |
+      = hint: write decimals with a point, thousands without a mark; or `--decimal ,` if all decimals come after commas
+
+    error: `1,5` in column `floor` is not a category of the training file
+     --> mixed.csv:2:7
+      |
+    2 | 1,5;a;1,5
+      |       ^
+      |
+      = hint: the training file has `1`, `10`, `2`; `--unknown-category ignore` sets the column's inputs to 0
+
+    error: 2 problems
+    ");
+    // The message has the cell as the file has it.
+    insta::assert_snapshot!(refused(&["predict", "mixed.csv", "--delimiter=;", "--decimal=,"]), @r"
+    error: `1,5` in column `floor` is not a category of the training file
+     --> mixed.csv:2:7
+      |
+    2 | 1,5;a;1,5
+      |       ^
+      |
+      = hint: the training file has `1`, `10`, `2`; `--unknown-category ignore` sets the column's inputs to 0
+    ");
+    insta::assert_snapshot!(refused(&["predict", "eu.csv", "--delimiter=ab"]), @r"
+    error: invalid value 'ab' for '--delimiter <CHARACTER>': expected one ASCII character that separates cells, such as `;`
+
+    For more information, try '--help'.
     ");
 }

@@ -139,7 +139,7 @@ fn numbers_are_those_of_the_peers() {
     let model = Model::price();
     let ended = model.predict("new.csv");
     insta::assert_snapshot!(ended.stderr, @"
-    weights: best.safetensors, after epoch 1, step 3
+    weights: best.safetensors, of epoch 1, step 3
     warning: columns that the model does not use: `note`
     ");
     let found = Table::read(&ended.stdout);
@@ -290,7 +290,7 @@ lr = 0.5
     let run = place.run(&[]).ended_by(0).0.display().to_string();
     fs::write(place.path().join("new.csv"), "1;0\n39;2\n").unwrap();
     let ended = place.runner(&["predict", &run, "new.csv"]);
-    assert_eq!(ended.stderr, "weights: model.safetensors, after epoch 10, step 20\n");
+    assert_eq!(ended.stderr, "weights: model.safetensors, of epoch 10, step 20\n");
     let found = Table::read(&ended.stdout);
     assert_eq!(found.columns, ["class", "p_high", "p_low", "p_unnamed_2"]);
     assert_eq!(found.column("class"), ["low", "high"]);
@@ -312,8 +312,8 @@ fn the_best_weights_are_used_unless_the_last_are_wanted() {
     let run = Folder(PathBuf::from(&model.run));
     let [epoch, step] = ["best_epoch", "best_step"].map(|column| run.summary(column));
     let (best, last) = (with(&[]), with(&["--last"]));
-    assert_eq!(best.stderr, format!("weights: best.safetensors, after epoch {epoch}, step {step}\n"));
-    assert_eq!(last.stderr, "weights: model.safetensors, after epoch 12, step 48\n");
+    assert_eq!(best.stderr, format!("weights: best.safetensors, of epoch {epoch}, step {step}\n"));
+    assert_eq!(last.stderr, "weights: model.safetensors, of epoch 12, step 48\n");
     assert_ne!(best.stdout, last.stdout);
     fs::remove_file(run.0.join("best.safetensors")).unwrap();
     assert_eq!((with(&[]).stderr, with(&[]).stdout), (last.stderr, last.stdout));

@@ -1,12 +1,12 @@
 //! Curves that can be read: their axes, and noise below what it hides.
 
-use std::{fmt::Write, fs};
+use std::{fmt::Write, fs, path::Path};
 
 use serde_json::{Value, json};
 
-use super::{SWEEP, charts, page, run};
+use super::{SWEEP, charts, line_names, page, run};
 use crate::{
-    ends::{quiet, send, wait_for_lines},
+    ends::{quiet, send, wait_for_lines, wait_until},
     process::Sandbox,
 };
 
@@ -96,6 +96,32 @@ fn a_run_that_goes_on_says_where_it_is() {
     assert!(parts[3].starts_with("about ") && parts[3].ends_with(" left"), "{verdict}");
 }
 
+/// Of a sweep that goes on: the best so far, how far all trials are, how long still, and whose the curves are.
+#[test]
+fn a_sweep_that_goes_on_says_where_it_is() {
+    let place = Sandbox::new(SWEEP);
+    let words = ["trainer.max_epochs=100000000", "logging.flush_every_s=0.05", "--jobs", "2"];
+    let (command, runs) = place.prepared(&words);
+    let mut child = quiet(command);
+    let lines =
+        |folder: &Path| fs::read_to_string(folder.join("metrics.csv")).unwrap_or_default().lines().count();
+    let trials = || {
+        let sweep = fs::read_dir(runs.join("small")).ok()?.next()?.ok()?.path();
+        let trials = fs::read_dir(sweep).ok()?.filter_map(Result::ok).map(|entry| entry.path());
+        Some(trials.filter(|trial| lines(trial) > 2).count())
+    };
+    wait_until(&mut child, || trials() == Some(2));
+    let page = page(&place, &[runs.to_str().unwrap()]);
+    send("-TERM", &child);
+    child.wait().unwrap();
+    assert!(page.contains("<p class=\"verdict\">best: no run has finished; so far #"), "{page}");
+    assert!(page.contains("<p class=\"note\">6 runs: 2 running, 4 planned, about "), "{page}");
+    assert!(page.contains("2 runs (not begun: 4), comparable: "), "{page}");
+    let mut names = line_names(&page);
+    names.sort();
+    assert_eq!(names, ["#0 lr 0.03, running", "#1 lr 0.1, running"]);
+}
+
 /// What happened, and the way out.
 #[test]
 fn a_run_that_diverged_says_why() {
@@ -109,4 +135,5 @@ fn a_run_that_diverged_says_why() {
     let (why, _) = rest.split_once("</p>").unwrap();
     let why = why.replace("<code>", "`").replace("</code>", "`");
     assert!(ended.stderr.contains(&why), "{why} {ended:?}");
+    assert!(!page.contains("<dt>reason</dt>"), "it is there once");
 }

@@ -118,8 +118,8 @@ fn transfers_are_bars() {
     let (_, transfers) = page.split_once("<h2>Transfers</h2>").unwrap();
     let (bars, _) = transfers.split_once("<table").unwrap();
     for words in [
-        "aria-label=\"h2d batch: 3 KiB; d2h log: 1 KiB\"",
-        "<rect class=\"f0\" x=\"0.000%\" width=\"75.000%\" height=\"20\"><title>h2d batch: 3 KiB</title>",
+        "aria-label=\"h2d batch: 3 KiB in 10; d2h log: 1 KiB in 1\"",
+        "<rect class=\"f0\" x=\"0.000%\" width=\"75.000%\" height=\"20\"><title>h2d batch: 3 KiB in 10</title>",
         ">4 KiB</span>",
     ] {
         assert!(bars.contains(words), "{words}: {bars}");

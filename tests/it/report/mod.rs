@@ -5,6 +5,7 @@ mod drawings;
 mod facts;
 mod inputs;
 mod looks;
+mod products;
 mod settings;
 
 use std::{fmt::Write, fs, path::Path};
@@ -229,7 +230,9 @@ fn predicted_against_true() {
     );
     let page = page(&place, &["runs"]);
     assert!(page.contains("Predicted against true") && page.contains("<figcaption>target: R\u{b2} "));
-    assert!(page.contains("3,000 validation rows, by best.safetensors, after epoch 3; one of 2 is drawn."));
+    assert!(
+        page.contains("3,000 validation rows, by best.safetensors, of epoch 3, step 6; one of 2 is drawn.")
+    );
     assert_eq!(page.matches("class=\"f0 point\"").count(), 1500);
     let data = place.path().join("penguins.csv");
     fs::copy(concat!(env!("CARGO_MANIFEST_DIR"), "/experiments/data/penguins.csv"), &data).unwrap();
@@ -241,7 +244,7 @@ fn predicted_against_true() {
     let page = fs::read_to_string(place.path().join("page.html")).unwrap();
     assert!(
         page.contains("<h2>Confusion matrix</h2>")
-            && page.contains("69 validation rows, by best.safetensors, after epoch 3.")
+            && page.contains("69 validation rows, by best.safetensors, of epoch 3, step ")
     );
     fs::remove_file(&data).unwrap();
     let ended = report();

@@ -159,6 +159,20 @@ fn each_run_is_with_its_task() {
     assert!(verdicts[0].starts_with("best: #2 lr 2, train loss 0.4000"), "{}", &verdicts[0][..80]);
 }
 
+/// Tasks of one name are told apart by their runs.
+#[test]
+fn tasks_of_one_name() {
+    let place = Sandbox::new("");
+    for (name, loss) in [("a", "mse"), ("b", "l1")] {
+        let spec = format!("name = \"one\"\n[model]\nloss = \"{loss}\"\n");
+        run(place.path(), name, &spec, "1,1,train,8,0.5,0.1\n");
+    }
+    let page = page(&place, &["runs/*"]);
+    for title in ["<h2>Curves: one, #1</h2>", "<h2>Curves: one, #2</h2>"] {
+        assert!(page.contains(title), "{title}");
+    }
+}
+
 /// An axis whose name is longer than its two rows is not cut off.
 #[test]
 fn a_heat_map_has_room_for_the_names_of_its_axes() {

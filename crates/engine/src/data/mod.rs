@@ -39,10 +39,10 @@ use crate::{
 
 pub use crate::device::{FileChange, Reads, RowReader, Store};
 pub use arrays::ArrayScale;
-pub use csv::{ColumnKind, ColumnProfile, CsvProfile, RowOrder, StoredColumn};
+pub use csv::{ColumnKind, ColumnProfile, CsvProfile, Marks, RowOptions, RowOrder, StoredColumn};
 pub use digest::digest_of_files;
 pub use fingerprint::FileFingerprint;
-pub use new_rows::{Input, NewRows, Preprocessing, RowOptions, TrainedData};
+pub use new_rows::{Input, NewRows, Preprocessing, TrainedData};
 pub use order::epoch_order;
 pub use parsed::ParsedTables;
 pub use scale::Scale;

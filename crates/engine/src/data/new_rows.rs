@@ -11,7 +11,7 @@ use super::{
     Part, RowBlock, Scale, Store, StoredColumn, Task,
     array_file::ArrayFile,
     arrays::{ArrayScale, StoredArray, same_rows},
-    csv::{CsvModel, CsvRows},
+    csv::{CsvModel, CsvRows, RowOptions},
     file, idx, npy_header,
 };
 use crate::{
@@ -36,16 +36,6 @@ impl Input {
     pub fn path(&self) -> Option<&Path> {
         Some(if let Self::File(path) = self { path } else { Path::new("/dev/stdin") })
     }
-}
-
-/// How new rows are read.
-#[derive(Clone, Debug, Default)]
-pub struct RowOptions {
-    /// Whether rows with a category that the training file lacks are taken, with all inputs of the column 0;
-    /// otherwise they are errors.
-    pub takes_unknown: bool,
-    /// The names of a table's columns whose cells are kept beside the rows.
-    pub keep: Vec<String>,
 }
 
 /// What a model stores about the data that it was trained on.
@@ -279,11 +269,10 @@ impl TrainedData {
                 let rows = CsvRows::new(model, path, reader, how);
                 return Ok(NewRows(Rows::Csv(model, Box::new(rows))));
             }
-            Kind::Array { .. } if !how.1.keep.is_empty() => {
-                let problem = Problem::new(Location::Nowhere, "an array has no columns to keep");
-                return Err(problem.hint("leave out `--keep`").into());
+            Kind::Array { width, scale, is_idx } => {
+                how.1.refuse_for_array()?;
+                (*width, scale, *is_idx)
             }
-            Kind::Array { width, scale, is_idx } => (*width, scale, *is_idx),
         };
         let path = input.path().unwrap_or(Path::new(""));
         let array = match input {

@@ -71,7 +71,7 @@ impl Comparison {
             let why = if has_finished {
                 format!("no finished run has {}", metric.name)
             } else {
-                "no run has finished".to_owned()
+                format!("no run has finished{}", self.so_far(ranking))
             };
             return format!("best: {why}\n");
         };
@@ -228,8 +228,8 @@ impl Comparison {
 
     /// The name of the task's specs, as a heading if there are several tasks.
     pub(super) fn task_name(&self, ranking: &Ranking) -> String {
-        let places = ranking.settings.iter().flat_map(|setting| &setting.places).chain(&ranking.left_out);
-        let names = distinct(places.filter_map(|&place| self.runs[place].axis("name")));
+        let places = ranking.all_places();
+        let names = distinct(places.iter().filter_map(|&place| self.runs[place].axis("name")));
         format!("{}\n", escape_line(&names.join(", ")))
     }
 

@@ -5,7 +5,7 @@ use super::{
     differences::{AVAILABLE, THREADS},
     grouping::distinct,
     machines::is_decisive,
-    run::{Run, SAME_AS},
+    run::{PLANNED, Run, SAME_AS},
 };
 use crate::{
     record::{VIRTUAL, of_build},
@@ -43,7 +43,8 @@ impl Comparison {
     pub fn comparability(&self, metric: Option<&str>) -> String {
         let metric = self.ranked_by(metric).ok().flatten();
         let same = self.runs.iter().filter(|run| run.status == SAME_AS).count();
-        let count = self.runs.len() - same;
+        let planned = self.runs.iter().filter(|run| run.status == PLANNED).count();
+        let count = self.runs.len() - same - planned;
         let virtual_times = self.virtual_times();
         let mut sentence = units::counted(count as u64, "run");
         let as_what = if count == 1 { "it" } else { "one of them" };
@@ -54,6 +55,9 @@ impl Comparison {
                 let more = units::count(more as u64);
                 sentence += &format!(" ({more} more trials are the same as {as_what})");
             }
+        }
+        if planned > 0 {
+            sentence += &format!(" (not begun: {})", units::count(planned as u64));
         }
         if count < 2 {
             return sentence + &virtual_times.map(|words| format!("; {words}")).unwrap_or_default();

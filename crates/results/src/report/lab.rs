@@ -1,6 +1,6 @@
 //! Compares the results of lab experiments: the same products and copies in several runs, side by side.
 
-use std::path::Path;
+use std::{collections::HashSet, path::Path};
 
 use indexmap::IndexMap;
 
@@ -105,6 +105,12 @@ impl Findings {
     /// Whether something was measured.
     pub(super) fn has_figures(&self) -> bool {
         !self.products.rows.is_empty() || !self.copies.rows.is_empty()
+    }
+
+    /// Whether products of several sizes were measured, so that products per second say nothing.
+    pub(super) fn has_several_products(&self) -> bool {
+        let shapes: HashSet<&String> = self.products.rows.keys().filter_map(|key| key.last()).collect();
+        shapes.len() > 1
     }
 
     /// A table for each kind of measurement: its title, its columns, and how many columns identify the rows.

@@ -306,7 +306,13 @@ fn table(entries: &[Entry], width: usize) -> String {
     let narrowest = || columns_without(entries, Without::Folder);
     let (columns, notes) = drawn.find(fits).unwrap_or_else(narrowest);
     let table = grid::table(&columns, 0, u16::MAX);
-    let mut below: Vec<String> = distinct(entries.iter().flat_map(|entry| &entry.caveats).cloned());
+    let caveats = entries.iter().flat_map(|entry| entry.caveats.iter().map(move |words| (words, entry)));
+    let of = |(words, of): (&String, Vec<&Entry>)| match &of[..] {
+        all if all.len() == entries.len() => words.clone(),
+        [first, more @ ..] => format!("{}{}: {words}", first.folder.display(), units::and_more(more.len())),
+        [] => words.clone(),
+    };
+    let mut below: Vec<String> = grouped(caveats).into_iter().map(of).collect();
     if !notes.is_empty() {
         below.push(format!("{}; `-v` shows all", notes.join("; ")));
     }

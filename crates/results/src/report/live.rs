@@ -33,7 +33,7 @@ fn metrics_of(path: &Path, long: u64) -> Result<MetricsFile, FileError> {
     if fs::metadata(path).map_or(0, |file| file.len()) < long {
         return MetricsFile::read(path, sizes);
     }
-    let known = lock(&KNOWN).remove(path);
+    let known = lock(&KNOWN).get(path).cloned();
     let file = match known {
         Some(mut file) => file.read_on(path, sizes).map(|()| file)?,
         None => MetricsFile::read(path, sizes)?,

@@ -54,7 +54,7 @@ fn epoch(comparison: &Comparison, ranking: &Ranking) -> String {
     }
     let others =
         if runs().all(|run| has_best(&run)) { "" } else { ", of the last epoch where that is not known" };
-    format!("  {} at the epoch of each run's best {}{others}\n", metric.name, monitored.join(" or "))
+    format!("  {} at each run's best {}{others}\n", metric.name, monitored.join(" or "))
 }
 
 /// What the table's values, intervals and p-values are.
@@ -115,6 +115,20 @@ pub(super) fn notes(comparison: &Comparison, ranking: &Ranking) -> String {
 }
 
 impl Comparison {
+    /// `; so far #1 lr 0.03, validation loss 0.4653`: the best of the runs that are under way.
+    pub(super) fn so_far(&self, ranking: &Ranking) -> String {
+        let metric = &ranking.metric;
+        let running = ranking.left_out.iter().filter(|&&place| self.runs[place].status == RUNNING);
+        let values = running.filter_map(|&place| Some((place, metric.value(&self.runs[place])?)));
+        let best = values.min_by(|a, b| metric.cost(a.1).total_cmp(&metric.cost(b.1)));
+        let words = best.map(|(place, value)| {
+            let values = ranking.keys.iter().map(|key| self.runs[place].axis(key).unwrap_or_default());
+            let name = ranking.name_of(self, &[place], values);
+            format!("; so far {name}, {} {}", metric.name, metric.word(value))
+        });
+        words.unwrap_or_default()
+    }
+
     /// Lists runs that are not in the table, by how they ended.
     pub(super) fn left_out(&self, ranking: &Ranking) -> String {
         const FINAL: &str = "final model";

@@ -155,11 +155,19 @@ impl Ranking {
         self.name_of(comparison, &setting.places, setting.values.iter().map(String::as_str))
     }
 
-    /// The same for a run that is not ranked, with how it ended.
-    pub(super) fn name_left_out(&self, comparison: &Comparison, place: usize) -> String {
+    /// The same for a run that is not ranked, with how it ended, and with its seed if that tells it from others.
+    pub(super) fn name_left_out(&self, comparison: &Comparison, place: usize, has_seeds: bool) -> String {
         let run = &comparison.runs[place];
         let values = self.keys.iter().map(|key| run.axis(key).unwrap_or_default());
-        format!("{}, {}", self.name_of(comparison, &[place], values), run.status)
+        let seed = run.axis("seed").filter(|_| has_seeds);
+        let seed = seed.map(|seed| format!(", seed {seed}")).unwrap_or_default();
+        format!("{}{seed}, {}", self.name_of(comparison, &[place], values), run.status)
+    }
+
+    /// The indices of all its runs.
+    pub(super) fn all_places(&self) -> Vec<usize> {
+        let ranked = self.settings.iter().flat_map(|setting| &setting.places);
+        ranked.chain(&self.left_out).copied().collect()
     }
 
     /// The same of some runs of the setting, by the first of them.

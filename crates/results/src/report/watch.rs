@@ -47,14 +47,8 @@ impl Moment {
             Found::Sweep(folder) => {
                 let comparison = Comparison::from_runs(sweep::read(&folder, &mut fault)?);
                 let runs = &comparison.runs;
-                let counts = grouped(runs.iter().map(|run| (status_in_words(run), ())));
-                trials = counts.iter().map(|(status, runs)| ((*status).to_owned(), runs.len())).collect();
-                let counts: Vec<_> =
-                    counts.iter().map(|(status, runs)| format!("{} {status}", runs.len())).collect();
-                let left = seconds_left(runs).filter(|left| !is_over && *left > 0.0);
-                let left = left.map(|left| format!(", about {} left", units::seconds(left)));
-                let all = units::counted(runs.len() as u64, "trial");
-                lines.push(format!("{all}: {}{}", counts.join(", "), left.unwrap_or_default()));
+                trials = states(runs);
+                lines.push(sweep_progress(runs, "trial", is_over));
                 let so_far = if is_over { "" } else { " so far" };
                 let best = BestSetting::new(&comparison);
                 lines.extend(best.map(|best| format!("best{so_far}: {}", best.words)));
@@ -73,6 +67,21 @@ impl Moment {
     }
 }
 
+/// The number of runs in each state.
+fn states(runs: &[Run]) -> Vec<(String, usize)> {
+    let states = grouped(runs.iter().map(|run| (status_in_words(run), ())));
+    states.into_iter().map(|(status, runs)| (status.to_owned(), runs.len())).collect()
+}
+
+/// `6 trials: 2 running, 4 planned, about 40 s left`; a single one is called `thing`.
+pub(super) fn sweep_progress(runs: &[Run], thing: &str, is_over: bool) -> String {
+    let counts: Vec<_> =
+        states(runs).into_iter().map(|(status, count)| format!("{count} {status}")).collect();
+    let left = seconds_left(runs).filter(|left| !is_over && *left > 0.0);
+    let left = left.map(|left| format!(", about {} left", units::seconds(left))).unwrap_or_default();
+    format!("{}: {}{left}", units::counted(runs.len() as u64, thing), counts.join(", "))
+}
+
 /// `#3 lr 0.03`.
 fn trial_name(run: &Run) -> String {
     let axes = run.axes.iter().filter(|(key, _)| key != REPEAT);
@@ -82,56 +91,65 @@ fn trial_name(run: &Run) -> String {
     format!("{number}{}", named(&keys, values.into_iter()))
 }
 
-/// The time until all trials have ended, if they take as long as those that finished. Unknown where a sweep stops some early,
-/// and while none runs: how many run side by side is seen from those that do.
+/// The time until all trials have ended, if they take as long as those that finished, or before any has, as those that run will
+/// by their pace. Unknown where a sweep stops some early, and while none runs: how many run side by side is seen from those that do.
 fn seconds_left(runs: &[Run]) -> Option<f64> {
     if runs.iter().any(|run| [STOPPED, "waiting"].contains(&&*run.status)) {
         return None;
     }
     let finished = runs.iter().filter(|run| run.status == FINISHED);
     let times: Vec<f64> = finished.filter_map(|run| run.number("wall_s")).collect();
+    let running: Vec<&Run> = runs.iter().filter(|run| run.status == RUNNING).collect();
+    let paces: Vec<Option<TimeLeft>> = running.iter().map(|run| TimeLeft::from_run(run)).collect();
+    let whole = |pace: &TimeLeft| Some(pace.elapsed_s + pace.left_s?);
+    let times = if times.is_empty() { paces.iter().flatten().filter_map(whole).collect() } else { times };
     let mean = times.iter().sum::<f64>() / times.len() as f64;
-    let elapsed_s = |run: &Run| live::metrics(&run.metrics()?).ok()?.elapsed_s();
-    let running: Vec<f64> = runs
-        .iter()
-        .filter(|run| run.status == RUNNING)
-        .map(|run| (mean - elapsed_s(run).unwrap_or(0.0)).max(0.0))
-        .collect();
+    let left = |pace: &Option<TimeLeft>| (mean - pace.as_ref().map_or(0.0, |pace| pace.elapsed_s)).max(0.0);
     let planned = runs.iter().filter(|run| run.status == PLANNED).count() as f64;
-    let left = (running.iter().sum::<f64>() + planned * mean) / running.len() as f64;
+    let left = (paces.iter().map(left).sum::<f64>() + planned * mean) / running.len() as f64;
     (!times.is_empty() && !running.is_empty()).then_some(left)
 }
 
-/// `epoch 3 of 20, step 54, 7976 steps/s, about 8 s left; validation loss 0.0246, best 0.0217 in epoch 2`.
-pub(super) fn progress(run: &Run, is_over: bool) -> String {
-    let mut parts = Vec::new();
-    let limit = |key: &str| run.axis(key).and_then(|text| text.parse::<f64>().ok());
-    let planned = limit("trainer.max_epochs");
-    let metrics = run.metrics().and_then(|path| live::metrics(&path).ok());
-    if let Some(epochs) = run.number("epochs") {
-        let whole = |epochs: f64| units::count(epochs as u64);
-        let planned = planned.map(|planned| format!(" of {}", whole(planned))).unwrap_or_default();
-        parts.push(format!("epoch {}{planned}", whole(epochs)));
-    }
-    if let Some((Row { step, epoch, is_validation, .. }, elapsed_s)) =
-        metrics.and_then(|file| Some((file.last?, file.elapsed_s().filter(|&s| s > 0.0)?)))
-    {
-        parts.push(format!("step {}", units::count(step)));
-        parts.push(format!("{} steps/s", units::rate(step as f64 / elapsed_s)));
-        let ends_epoch = is_validation && run.axis("trainer.validate_every_steps").is_none();
-        let epochs = epoch as f64 - if ends_epoch { 0.0 } else { 1.0 };
+/// How far a training is by its `metrics.csv`.
+struct TimeLeft {
+    last: Row,
+    elapsed_s: f64,
+    /// Until whichever of its limits comes first ends it.
+    left_s: Option<f64>,
+}
+
+impl TimeLeft {
+    fn from_run(run: &Run) -> Option<Self> {
+        let file = live::metrics(&run.metrics()?).ok()?;
+        let (last, elapsed_s) = (file.last?, file.elapsed_s().filter(|&s| s > 0.0)?);
+        let limit = |key: &str| run.axis(key).and_then(|text| text.parse::<f64>().ok());
+        let ends_epoch = last.is_validation && run.axis("trainer.validate_every_steps").is_none();
+        let epochs = last.epoch as f64 - if ends_epoch { 0.0 } else { 1.0 };
         let rest = |planned: Option<f64>, done: f64| {
             planned.filter(|_| done > 0.0).map(|planned| elapsed_s / done * (planned - done))
         };
         let most = run.axis("trainer.max_time").and_then(duration::parse);
         let left = [
-            rest(planned, epochs),
-            rest(limit("trainer.max_steps"), step as f64),
+            rest(limit("trainer.max_epochs"), epochs),
+            rest(limit("trainer.max_steps"), last.step as f64),
             most.map(|most| most.as_secs_f64() - elapsed_s),
         ];
-        // Whichever of these comes first ends it.
-        let left = left.into_iter().flatten().reduce(f64::min);
-        if let Some(left) = left.filter(|left| !is_over && *left > 0.0) {
+        Some(Self { last, elapsed_s, left_s: left.into_iter().flatten().reduce(f64::min) })
+    }
+}
+
+/// `epoch 3 of 20, step 54, 7976 steps/s, about 8 s left; validation loss 0.0246, best 0.0217 in epoch 2`.
+pub(super) fn progress(run: &Run, is_over: bool) -> String {
+    let mut parts = Vec::new();
+    let count = |figure: &str| figure.parse().map_or_else(|_| figure.to_owned(), units::count);
+    if let Some(figure) = run.figure("epochs") {
+        let planned = run.axis("trainer.max_epochs").map(|planned| format!(" of {}", count(planned)));
+        parts.push(format!("epoch {}{}", count(figure), planned.unwrap_or_default()));
+    }
+    if let Some(TimeLeft { last: Row { step, .. }, elapsed_s, left_s }) = TimeLeft::from_run(run) {
+        parts.push(format!("step {}", units::count(step)));
+        parts.push(format!("{} steps/s", units::rate(step as f64 / elapsed_s)));
+        if let Some(left) = left_s.filter(|left| !is_over && *left > 0.0) {
             parts.push(format!("about {} left", units::seconds(left)));
         }
     }
@@ -188,6 +206,22 @@ mod tests {
         // Those that ended early say nothing of how long a trial takes.
         runs.extend(["diverged", "failed"].map(|status| trial(50, status, &[("wall_s", "1")])));
         assert_eq!(seconds_left(&runs), Some(45.0));
+        // Before any has ended, their pace tells: an epoch of three in 10 s, so each takes 30 s.
+        let folder = tempfile::tempdir().unwrap();
+        let rows = "step,epoch,split,rows,loss,elapsed_s\n4,1,train,8,0.5,9\n4,1,validation,8,0.5,10\n";
+        std::fs::write(folder.path().join("metrics.csv"), rows).unwrap();
+        let running = Run {
+            folder: Some(folder.path().to_owned()),
+            has_metrics: true,
+            axes: vec![("trainer.max_epochs".to_owned(), "3".to_owned())],
+            ..trial(30, RUNNING, &[])
+        };
+        let paced = [running.clone(), running, runs[4].clone(), runs[4].clone()];
+        assert_eq!(seconds_left(&paced), Some(50.0));
+        assert_eq!(
+            sweep_progress(&paced, "trial", false),
+            "4 trials: 2 running, 2 planned, about 50.0 s left"
+        );
         let planned = [&runs[..2], &runs[4..]].concat();
         assert_eq!(seconds_left(&planned), None, "nobody knows how many will run side by side");
         runs.push(trial(50, STOPPED, &[("wall_s", "1"), ("best_value", "0.1")]));

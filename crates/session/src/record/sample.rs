@@ -34,6 +34,7 @@ pub(super) fn header() -> Header {
         epochs_planned: 2,
         resumed_after: None,
         max_time_s: None,
+        may_skip_steps: false,
         build: "release",
     }
 }

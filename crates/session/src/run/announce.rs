@@ -64,6 +64,7 @@ pub fn begin(
         epochs_planned: trial.steps.div_ceil(trial.steps_per_epoch),
         resumed_after: resumed.map(|resumed| resumed.state.facts.step),
         max_time_s: trial.spec.trainer.max_time.map(|most| most.as_secs_f64()),
+        may_skip_steps: trial.spec.trainer.early_stopping.is_some(),
         build: host::BUILD,
     };
     let info = |text: String| Event::Notice(Level::Info, text);

@@ -125,6 +125,7 @@ impl Planned for LabTrial {
             engine: self.spec.kind.name().to_owned(),
             lab_unit: lab::planned(self).0,
             steps_planned: lab::planned(self).1,
+            may_skip_steps: matches!(&self.spec.lab, Lab::Matmul(matmul) if matmul.max_time.is_some()),
             build: host::BUILD,
             ..Header::default()
         };

@@ -94,7 +94,11 @@ impl Columns {
         let names = names(spec, text)?;
         if let Some(other) = other_separator(text, &names).filter(|_| self.names.len() > 1) {
             let message = format!("cells seem to be separated by {other:?}");
-            let hint = format!("separate them by {:?}, as in the training file", text.delimiter());
+            let hint = format!(
+                "`--delimiter {}` reads them; the training file has {:?}",
+                shell_word(other),
+                text.delimiter()
+            );
             return Err(file::problem(&text.path, message).hint(hint).into());
         }
         let places = places(&names);
@@ -289,6 +293,15 @@ fn file_name(text: &Text) -> String {
 fn other_separator(text: &Text, names: &[String]) -> Option<char> {
     let [name] = names else { return None };
     [';', '\t', ',', '|'].into_iter().find(|other| *other != text.delimiter() && name.contains(*other))
+}
+
+/// A separator as an argument of a shell.
+fn shell_word(separator: char) -> String {
+    match separator {
+        '\t' => "'\\t'".to_owned(),
+        ';' | '|' => format!("'{separator}'"),
+        other => other.to_string(),
+    }
 }
 
 /// A hint if the file seems to have only one column.

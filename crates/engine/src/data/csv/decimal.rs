@@ -1,4 +1,13 @@
-//! Numbers as texts, with their decimals after a point or a comma.
+//! The marks of a CSV file: between its cells, and before the decimals of its numbers.
+
+/// The marks of a file whose author names them; `None`: those of the training file, or before there is one, as its cells look.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Marks {
+    /// What separates its cells.
+    pub delimiter: Option<char>,
+    /// What stands before the decimals of its numbers.
+    pub decimal: Option<char>,
+}
 
 /// The number that a text holds whose decimals come after `decimal`.
 pub(super) fn value(text: &str, decimal: char) -> Option<f64> {

@@ -173,13 +173,17 @@ impl<'a> Faults<'a> {
             // A date such as 31.12.2024 is no number.
             let has_one = found.contains(',') || found.matches('.').count() == 1;
             let is_number = has_one && value(&found.replace('.', ""), ',').is_some();
-            return is_number
-                .then_some("write decimals with a comma, as `decimal` says, thousands without a mark");
+            return is_number.then_some(match self.columns.is_trained {
+                true => "write decimals with a comma, thousands without a mark; or `--decimal .` if all decimals come after points",
+                false => "write decimals with a comma, as `decimal` says, thousands without a mark",
+            });
         }
         value(found, ',')?;
-        let is_fixed = self.columns.is_trained || self.text.is_parquet();
-        Some(match is_fixed {
-            true => "write decimals with a point, thousands without a mark",
+        Some(match self.columns.is_trained {
+            _ if self.text.is_parquet() => "write decimals with a point, thousands without a mark",
+            true => {
+                "write decimals with a point, thousands without a mark; or `--decimal ,` if all decimals come after commas"
+            }
             false => {
                 "write decimals with a point, thousands without a mark; or `data.csv.decimal = \",\"` if all decimals come after commas"
             }
@@ -203,10 +207,11 @@ impl<'a> Faults<'a> {
 }
 
 /// The problem of a target that is a number but not a class.
-pub(super) fn no_class(text: &Text, columns: &Columns, record: usize, found: &str) -> Problem {
+pub(super) fn no_class(text: &Text, columns: &Columns, record: usize) -> Problem {
     let target = columns.targets.first().copied().unwrap_or_default();
+    let found = text.written(record, target).unwrap_or_default();
     let whose = columns.described(target);
-    let message = format!("`{}` in {whose} is not a class", file::printable(found));
+    let message = format!("`{}` in {whose} is not a class", file::printable(&found));
     Problem::new(text.cell(record, target), message)
         .hint(format!("classes are integers or words; {}", labels::NUMBERS_HINT))
 }

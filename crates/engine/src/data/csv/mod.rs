@@ -45,6 +45,8 @@ use crate::{
     spec::{Csv, Missing, Problem},
     units,
 };
+pub use decimal::Marks;
+pub use new_rows::RowOptions;
 pub(super) use new_rows::{CsvModel, CsvRows};
 pub use profile::{ColumnProfile, CsvProfile};
 pub use row_order::RowOrder;

@@ -5,6 +5,7 @@ use std::{fs::File, io::Read, path::PathBuf, sync::Arc};
 
 use super::{
     columns::{Columns, empty},
+    decimal::{Marks, value},
     fit::FeatureFit,
     parquet::ParquetRows,
     parts::Parts,
@@ -14,9 +15,44 @@ use super::{
     text::Text,
 };
 use crate::{
-    data::{RowBlock, RowOptions, Scale, Task, file},
+    data::{RowBlock, Scale, Task, file},
     spec::{Csv, Location, Missing, Problem},
 };
+
+/// How new rows are read.
+#[derive(Clone, Debug, Default)]
+pub struct RowOptions {
+    /// Whether rows with a category that the training file lacks are taken, with all inputs of the column 0;
+    /// otherwise they are errors.
+    pub takes_unknown: bool,
+    /// The names of a table's columns whose cells are kept beside the rows.
+    pub keep: Vec<String>,
+    /// The marks of a CSV file.
+    pub marks: Marks,
+}
+
+impl RowOptions {
+    /// Refuses what only a table has.
+    pub(in crate::data) fn refuse_for_array(&self) -> Result<(), Problem> {
+        let refused = |message: &str, hint: &str| Err(Problem::new(Location::Nowhere, message).hint(hint));
+        if !self.keep.is_empty() {
+            return refused("an array has no columns to keep", "leave out `--keep`");
+        }
+        self.refuse_marks("an array")
+    }
+
+    pub(super) fn refuse_marks(&self, what: &str) -> Result<(), Problem> {
+        let Marks { delimiter, decimal } = self.marks;
+        let named = [("--delimiter", delimiter), ("--decimal", decimal)];
+        match named.into_iter().find(|(_, mark)| mark.is_some()) {
+            Some((option, _)) => {
+                let message = format!("{what} has no marks between cells or before decimals");
+                Err(Problem::new(Location::Nowhere, message).hint(format!("leave out `{option}`")))
+            }
+            None => Ok(()),
+        }
+    }
+}
 
 /// The preprocessing of a model that was trained on a table.
 pub(in crate::data) struct CsvModel {
@@ -90,8 +126,11 @@ impl CsvRows {
         reader: Box<dyn Read>,
         (with_targets, options): (bool, &RowOptions),
     ) -> Self {
-        let mut parts = Parts::new(path.clone(), reader, model.spec.delimiter);
-        Self::with_parts(model, path, (with_targets, options), Box::new(move || parts.next_part()))
+        let Marks { delimiter, decimal } = options.marks;
+        let mut parts = Parts::new(path.clone(), reader, delimiter.unwrap_or(model.spec.delimiter));
+        let rows =
+            Self::with_parts(model, path, (with_targets, options), Box::new(move || parts.next_part()));
+        rows.with_decimal(decimal.unwrap_or(model.spec.decimal))
     }
 
     /// The rows of a Parquet file.
@@ -101,17 +140,27 @@ impl CsvRows {
         file: File,
         (with_targets, options): (bool, &RowOptions),
     ) -> Result<Self, Problem> {
+        options.refuse_marks("a Parquet file")?;
         let targets = if with_targets { model.targets() } else { Vec::new() };
         let features = model.stored.features.iter().map(|feature| &feature.name);
         let others: Vec<&String> = features.chain(&options.keep).collect();
         let is_wanted =
             |name: &str, _: Option<&str>| targets.contains(&name) || others.iter().any(|own| *own == name);
         let mut parts = ParquetRows::new(&path, file, is_wanted)?;
-        let mut rows =
+        let rows =
             Self::with_parts(model, path, (with_targets, options), Box::new(move || parts.next_part()));
         // Its numbers are no texts, whatever the training file's mark is.
-        rows.spec.decimal = '.';
-        Ok(rows)
+        Ok(rows.with_decimal('.'))
+    }
+
+    /// Reads decimals after another mark than that of the training file, also those that stand for missing values.
+    fn with_decimal(mut self, mark: char) -> Self {
+        let old = std::mem::replace(&mut self.spec.decimal, mark);
+        let words = self.spec.missing_values.iter_mut().flatten();
+        for word in words.filter(|word| value(word, old).is_some()) {
+            *word = word.replace(old, &mark.to_string());
+        }
+        self
     }
 
     fn with_parts(

@@ -7,8 +7,9 @@ use std::{
 };
 
 use super::{
-    decimal::{has_decimal_comma, value},
+    decimal::{Marks, has_decimal_comma, value},
     missing::MissingCells,
+    new_rows::RowOptions,
     outliers::Outliers,
     parquet,
     row_order::{Ordered, RowOrder},
@@ -102,17 +103,18 @@ pub struct ColumnProfile {
 }
 
 impl CsvProfile {
-    /// Reads the whole file, gzipped or not.
+    /// Reads the whole file, gzipped or not; marks that are not named are found.
     ///
     /// # Errors
-    /// If it cannot be read, is not a table, or has no rows.
-    pub fn read(path: &Path) -> Result<Self, Problem> {
+    /// If it cannot be read, is not a table, or has no rows; or if marks are named and it is a Parquet file.
+    pub fn read(path: &Path, marks: Marks) -> Result<Self, Problem> {
         // There is no spec yet, so a relative path is not relative to the spec's folder.
         let missing = |problem: Problem| match path.exists() {
             true => problem,
             false => problem.hint("a relative path is taken from the current folder"),
         };
         if file::is_parquet(&file::open(path, "data.parquet.path").map_err(missing)?.0) {
+            RowOptions { marks, ..Default::default() }.refuse_marks("a Parquet file")?;
             return Self::of_text(
                 &parquet::read(path, "data.parquet.path", |_, other| other.is_none())?,
                 '.',
@@ -122,7 +124,7 @@ impl CsvProfile {
         // Take the separator that gives the most cells, but prefer one that gives all records the same
         // number.
         let (mut delimiter, mut most) = (DELIMITERS[0], (false, 0));
-        for candidate in DELIMITERS {
+        for candidate in marks.delimiter.map_or(DELIMITERS.to_vec(), |named| vec![named]) {
             text = text.separated_by(candidate);
             let records = text.reader().into_records().take(FIRST).map_while(Result::ok);
             let lengths: Vec<usize> = records.map(|record| record.len()).collect();
@@ -132,10 +134,11 @@ impl CsvProfile {
                 (delimiter, most) = (candidate, found);
             }
         }
-        text = text.separated_by(delimiter);
-        let profile = Self::of_text(&text, '.')?;
-        let marks = |place: usize| profile.columns.iter().map(|column| column.marks[place]).sum::<usize>();
-        if marks(1) > marks(0) { Self::of_text(&text, ',') } else { Ok(profile) }
+        text = text.separated_by(marks.delimiter.unwrap_or(delimiter));
+        let profile = Self::of_text(&text, marks.decimal.unwrap_or('.'))?;
+        let count = |place: usize| profile.columns.iter().map(|column| column.marks[place]).sum::<usize>();
+        let is_comma = marks.decimal.is_none() && count(1) > count(0);
+        if is_comma { Self::of_text(&text, ',') } else { Ok(profile) }
     }
 
     fn of_text(text: &Text, decimal: char) -> Result<Self, Problem> {
@@ -228,8 +231,13 @@ fn uneven(text: &Text, record: &csv::StringRecord, expected: usize) -> Problem {
     match text.unclosed_quote(start) {
         Some(place) => unclosed(place),
         None => {
-            let message = format!("expected {expected} cells, as in the first line, found {}", record.len());
-            Problem::new(text.line(start), message)
+            let cells = if expected == 1 { "1 cell" } else { &format!("{expected} cells") };
+            let message = format!("expected {cells}, as in the first line, found {}", record.len());
+            let problem = Problem::new(text.line(start), message);
+            match expected {
+                1 => problem.hint("`--delimiter CHARACTER` names what separates cells"),
+                _ => problem,
+            }
         }
     }
 }

@@ -90,7 +90,8 @@ impl Ordered {
             return (None, false);
         }
         let dates = self.dates.iter().find_map(Series::order);
-        (dates.or(self.numbers.order()), dates.is_some() || self.is_no_time.contains(&false))
+        let numbers = self.numbers.order();
+        (dates.or(numbers), dates.is_some() || (numbers.is_some() && self.is_no_time.contains(&false)))
     }
 }
 
@@ -201,7 +202,7 @@ mod tests {
             &["0.5", "0.75", "0.5"],
             &["5", "5", "5"],
         ] {
-            assert_eq!(found(cells).0, None, "{cells:?}");
+            assert_eq!(found(cells), (None, false), "{cells:?}");
         }
         for cells in
             [["0.5", "0.75", "3"], ["2007", "2008", "2009"], ["900000000", "1700000000", "1800000000"]]

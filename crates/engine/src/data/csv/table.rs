@@ -100,8 +100,9 @@ impl Words {
     ) -> Result<Vec<usize>, Vec<Problem>> {
         let whose = columns.described(column);
         let unknown = |word: &Word| {
+            let cell = text.written(word.record, column).unwrap_or_else(|| word.text.clone());
             let message =
-                format!("`{}` in {whose} is not a {what} of the training file", file::printable(&word.text));
+                format!("`{}` in {whose} is not a {what} of the training file", file::printable(&cell));
             Problem::new(text.cell(word.record, column), message).hint(hint())
         };
         let found: Option<Vec<usize>> = self.distinct.iter().map(|word| find(&word.text)).collect();

@@ -52,7 +52,7 @@ impl TargetFit {
         for (word, number) in words.distinct.iter().zip(numbers) {
             match labels::whole(number) {
                 Some(label) => integers.insert(label),
-                None => return Err(no_class(text, columns, word.record, &word.text)),
+                None => return Err(no_class(text, columns, word.record)),
             };
         }
         let is_numbered = integers.iter().zip(0..).all(|(&label, class)| label == class);

@@ -117,11 +117,22 @@ impl Text {
 
     /// A reader that starts at the first line; records may have different numbers of cells.
     pub(super) fn reader(&self) -> csv::Reader<Interruptible<&[u8]>> {
+        self.reader_from(0)
+    }
+
+    fn reader_from(&self, byte: usize) -> csv::Reader<Interruptible<&[u8]>> {
         csv::ReaderBuilder::new()
             .delimiter(self.delimiter)
             .has_headers(false)
             .flexible(true)
-            .from_reader(Interruptible::new(self.body.as_bytes()))
+            .from_reader(Interruptible::new(self.body.as_bytes().get(byte..).unwrap_or_default()))
+    }
+
+    /// Cell `column` of the record at byte `record`, as the file has it; `None` without a body.
+    pub(super) fn written(&self, record: usize, column: usize) -> Option<String> {
+        let mut cells = csv::StringRecord::new();
+        let found = self.reader_from(record).read_record(&mut cells).unwrap_or(false);
+        cells.get(column).filter(|_| found).map(|cell| cell.trim().to_owned())
     }
 
     /// The cells of the first record, trimmed; `None` if the file is empty.

@@ -48,6 +48,9 @@ impl Content<'_> {
             table::facts(html, facts.iter().map(|(title, words)| (title.as_str(), words.as_str())));
         }
         let mut columns = self.runs().1.split_off(1);
+        // The reason has a line of its own; one rate of products of several sizes says nothing.
+        let has_sizes = self.comparison.findings.has_several_products();
+        columns.retain(|column| column.title != "reason" && !(has_sizes && column.title == "products/s"));
         // What was learned comes before where and how fast.
         if let Some(time) = columns.iter().position(|column| column.title == "train time") {
             columns[..time].sort_by_key(|column| ["devices", "steps"].contains(&column.title.as_str()));
@@ -58,7 +61,7 @@ impl Content<'_> {
     /// Which rows the confusion matrix of a run's folder counts.
     pub(super) fn rows_of_confusion(&self, rows: u64) -> String {
         let place = best::place(&self.comparison.runs[0]);
-        let weights = place.map(|place| format!(", by the best weights, after {place}")).unwrap_or_default();
+        let weights = place.map(|place| format!(", by the best weights, of {place}")).unwrap_or_default();
         format!("{} validation rows{weights}", units::count(rows))
     }
 }

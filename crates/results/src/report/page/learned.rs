@@ -10,14 +10,14 @@ use crate::report::{
     ReportError,
     best::best,
     comparison::Comparison,
-    configurations::STOPPED,
+    configurations::{FINISHED, STOPPED},
     grouping::distinct,
     metric::Valued,
     notes::notes,
     order::Question,
     ranking::{Candidate, Ranking},
     run::RUNNING,
-    watch::progress,
+    watch::{progress, sweep_progress},
 };
 use crate::{files::Series, units};
 
@@ -61,10 +61,11 @@ impl Content<'_> {
         self.warnings.extend(self.comparison.judged_apart(&question));
         let mut headline = Html::default();
         rankings.iter().for_each(|ranking| self.take_names(ranking));
+        let names = self.names_of_tasks(&rankings);
         for (number, ranking) in rankings.iter().enumerate() {
             let (suffix, of) = match rankings.len() {
                 1 => (String::new(), String::new()),
-                _ => (format!("-{number}"), format!(": {}", self.comparison.task_name(ranking).trim())),
+                _ => (format!("-{number}"), format!(": {}", names[number])),
             };
             // Runs that learn the same are not ranked by it.
             let is_final = ranking.has_final_models_alone(self.comparison);
@@ -96,10 +97,16 @@ impl Content<'_> {
             let groups = runs.filter(|(_, places)| self.has_curves(places)).collect();
             self.section("curves", "Curves", |content, html| content.curves(html, groups, "loss"));
         }
-        if self.comparison.runs.len() == 1 {
+        if let [run] = &self.comparison.runs[..] {
+            if !run.reason.is_empty() {
+                headline.prose(if run.status == FINISHED { "note" } else { "doubt" }, &run.reason);
+            }
             self.facts(&mut headline);
             self.comparison.virtual_times().iter().for_each(|words| headline.prose("warning", words));
         } else {
+            if self.comparison.runs.iter().any(|run| run.status == RUNNING) {
+                headline.prose("note", &sweep_progress(&self.comparison.runs, "run", false));
+            }
             let class = if headline.is_empty() { "verdict" } else { "note" };
             headline.prose(class, &self.comparison.comparability(metric));
         }
@@ -107,6 +114,18 @@ impl Content<'_> {
             self.comparison.warning().into_iter().chain(self.comparison.builds()).collect();
         warnings.iter().for_each(|words| headline.prose("warning", words));
         Ok(headline)
+    }
+
+    /// The name of each task's specs, with the runs where several tasks have one name.
+    fn names_of_tasks(&self, rankings: &[Ranking]) -> Vec<String> {
+        let names: Vec<String> =
+            rankings.iter().map(|own| self.comparison.task_name(own).trim().to_owned()).collect();
+        let is_shared = |name: &String| names.iter().filter(|other| *other == name).count() > 1;
+        let name = |(name, ranking): (&String, &Ranking)| match is_shared(name) {
+            true => format!("{name}, {}", self.comparison.numbered(&ranking.all_places())),
+            false => name.clone(),
+        };
+        names.iter().zip(rankings).map(name).collect()
     }
 
     /// The number of trials that their sweep stopped early, with a value of the metric.
@@ -117,10 +136,10 @@ impl Content<'_> {
 
     /// Whether the runs of a task differ in nothing that concerns what they learn.
     fn is_about_times(&self, ranking: &Ranking) -> bool {
-        let places = ranking.settings.iter().flat_map(|setting| &setting.places).chain(&ranking.left_out);
-        let runs: Vec<_> = places.clone().map(|&place| &self.comparison.runs[place]).collect();
+        let places = ranking.all_places();
+        let runs: Vec<_> = places.iter().map(|&place| &self.comparison.runs[place]).collect();
         let (tasks, axes) = &self.tasks;
-        let task = places.copied().next().and_then(|place| tasks[place]);
+        let task = places.first().and_then(|&place| tasks[place]);
         axes.get(&task).is_some_and(|axes| Comparison::are_about_times(axes, &runs))
     }
 
@@ -137,9 +156,6 @@ impl Content<'_> {
                 (true, None) => run.status.clone(),
             };
             html.prose("verdict", &words);
-            if run.status == "diverged" {
-                html.prose("doubt", &run.reason);
-            }
             return;
         }
         let shown: Vec<&Candidate> = ranking.settings.iter().collect();
@@ -170,7 +186,10 @@ impl Content<'_> {
             value.map_or(f64::INFINITY, |value| ranking.metric.cost(value))
         };
         rest.sort_by(|a, b| cost(*a).total_cmp(&cost(*b)));
-        let rest = rest.into_iter().map(|place| (ranking.name_left_out(self.comparison, place), vec![place]));
+        let seeds = rest.iter().filter_map(|&place| self.comparison.runs[place].axis("seed"));
+        let has_seeds = distinct(seeds).len() > 1;
+        let name = |place| ranking.name_left_out(self.comparison, place, has_seeds);
+        let rest = rest.into_iter().map(|place| (name(place), vec![place]));
         settings.chain(rest).filter(|(_, places)| self.has_curves(places)).collect()
     }
 

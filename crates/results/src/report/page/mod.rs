@@ -9,6 +9,7 @@ mod drawn;
 mod facts;
 mod heat;
 mod html;
+mod lab;
 mod learned;
 mod predicted;
 mod roofline;

@@ -62,7 +62,7 @@ impl<'a> Drawn<'a> {
             let run = &comparison.runs[place];
             let value = ranking.metric.value(run).filter(|_| run.status == STOPPED)?;
             let values = ranking.keys.iter().map(|key| run.axis(key).unwrap_or("-").to_owned()).collect();
-            Some(Stopped { name: ranking.name_left_out(comparison, place), values, value })
+            Some(Stopped { name: ranking.name_left_out(comparison, place, false), values, value })
         });
         let mut stopped: Vec<Stopped> = stopped.collect();
         stopped.sort_by(|a, b| ranking.metric.cost(a.value).total_cmp(&ranking.metric.cost(b.value)));

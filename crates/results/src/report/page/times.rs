@@ -69,12 +69,7 @@ struct Loop {
 impl Content<'_> {
     /// Adds what is known about times.
     pub(super) fn times(&mut self) {
-        let comparison = self.comparison;
-        self.section("lab", "What the lab measured", |content, html| {
-            for (title, columns, _) in comparison.findings.tables(&|place| content.number(place)) {
-                table::table(html, title, &columns);
-            }
-        });
+        self.lab();
         self.section("repeats", "Repeats taken together", |content, html| content.repeats(html));
         let places = self.firsts();
         self.section("time", "Where the time went", |content, html| content.phases(html, &places));

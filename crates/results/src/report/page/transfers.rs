@@ -62,6 +62,30 @@ impl Copies {
         self.bytes.parse().unwrap_or(0)
     }
 
+    fn count(&self) -> u64 {
+        self.count.parse().unwrap_or(0)
+    }
+
+    fn is_wait(&self) -> bool {
+        self.kind == "sync"
+    }
+
+    /// Whether something was copied between memories, or waited for.
+    fn is_call(&self) -> bool {
+        self.count() > 0 && (self.is_wait() || self.is_moved())
+    }
+
+    /// `d2h log: 4 KiB in 1,000`; `sync log: 1,000 waits`.
+    fn in_words(&self) -> String {
+        let Self { kind, purpose, .. } = self;
+        match self.is_wait() {
+            true => format!("{kind} {purpose}: {}", units::counted(self.count(), "wait")),
+            false => {
+                format!("{kind} {purpose}: {} in {}", units::bytes(self.bytes()), units::count(self.count()))
+            }
+        }
+    }
+
     /// False for copies from the CPU's memory to itself, of which none is made.
     fn is_real(&self) -> bool {
         self.count != "0" || self.from != self.to
@@ -117,25 +141,59 @@ impl Content<'_> {
         }
     }
 
-    /// A bar per run with its bytes.
+    /// A bar per run with its bytes; where runs moved them in different numbers of copies or waits, one with these as well.
     fn moved(&self, html: &mut Html, all: &[(usize, Vec<Copies>)]) {
+        let numbers = |copies: &[Copies]| {
+            let of = |is_wait: bool| {
+                let own = copies.iter().filter(move |own| own.is_call() && own.is_wait() == is_wait);
+                own.map(Copies::count).sum::<u64>()
+            };
+            [of(false), of(true)]
+        };
+        let in_words = |copies: &[Copies]| {
+            let [copies, waits] = numbers(copies);
+            let copies = if copies == 1 { "1 copy".to_owned() } else { units::count(copies) + " copies" };
+            format!("{copies}, {}", units::counted(waits, "wait"))
+        };
+        let bytes = |copies: &[Copies]| {
+            units::bytes(copies.iter().filter(|own| own.is_moved()).map(Copies::bytes).sum())
+        };
+        let differ = distinct(all.iter().map(|(_, copies)| numbers(copies))).len() > 1;
+        if differ {
+            html.words("h3", &[], "Bytes");
+        }
+        self.bars_of(html, all, &Copies::is_moved, &|own| own.bytes() as f64, &bytes);
+        if differ {
+            html.words("h3", &[], "Copies and waits for the device");
+            self.bars_of(html, all, &Copies::is_call, &|own| own.count() as f64, &in_words);
+        }
+    }
+
+    /// A bar per run, with a part for the amount of each row that counts, and the sum in words.
+    fn bars_of(
+        &self,
+        html: &mut Html,
+        all: &[(usize, Vec<Copies>)],
+        counts: &dyn Fn(&Copies) -> bool,
+        amount: &dyn Fn(&Copies) -> f64,
+        sum: &dyn Fn(&[Copies]) -> String,
+    ) {
         let rank =
             |purpose: &str| PURPOSES.iter().position(|(name, _)| *name == purpose).unwrap_or(PURPOSES.len());
         let colour = |purpose: &str| PURPOSES.get(rank(purpose)).map_or(OTHER, |(_, colour)| *colour);
         let part = |copies: &Copies| Part {
             class: colour(&copies.purpose),
-            amount: copies.bytes() as f64,
-            words: format!("{} {}: {}", copies.kind, copies.purpose, units::bytes(copies.bytes())),
+            amount: amount(copies),
+            words: copies.in_words(),
         };
         let bar = |(place, copies): &(usize, Vec<Copies>)| {
-            let mut moved: Vec<&Copies> = copies.iter().filter(|copies| copies.is_moved()).collect();
+            let mut moved: Vec<&Copies> = copies.iter().filter(|own| counts(own)).collect();
             moved.sort_by_key(|copies| rank(&copies.purpose));
-            let sum = moved.iter().map(|copies| copies.bytes()).sum();
             let name = if all.len() > 1 { self.name(*place) } else { "bytes".to_owned() };
-            Bar { name, parts: moved.into_iter().map(part).collect(), sum: units::bytes(sum) }
+            Bar { name, parts: moved.into_iter().map(part).collect(), sum: sum(copies) }
         };
         let bars: Vec<Bar> = all.iter().map(bar).filter(|bar| !bar.parts.is_empty()).collect();
-        let copies = all.iter().flat_map(|(_, copies)| copies).filter(|copies| copies.is_moved());
+        let copies = all.iter().flat_map(|(_, copies)| copies).filter(|own| counts(own));
         let purposes = distinct(copies.map(|copies| copies.purpose.as_str()));
         let mut colours: Vec<(&str, &str)> =
             purposes.iter().map(|purpose| (*purpose, colour(purpose))).collect();

@@ -17,7 +17,7 @@ const SHORTEST_S: f64 = 0.25;
 const LINES: u64 = 20;
 
 /// `epoch 3/10, loss 0.01234, best 0.01100 in epoch 3, step 96, 5.126 M rows/s, 12.3 s left`; in the lab
-/// `1,000/4,000 products, 500.0 products/s, 6.00 s left`.
+/// `1,000/4,000 products, 500.0 products/s, 6.00 s left`; `at most 6.00 s` where steps may be left out.
 pub(super) fn progress(header: &Header, progress: &Progress, best: Option<Best>) -> String {
     let epoch = units::count(progress.epoch);
     // Unknown if the run is limited by time.
@@ -41,7 +41,8 @@ pub(super) fn progress(header: &Header, progress: &Progress, best: Option<Best>)
     }
     let share = share(header, progress);
     if share > 0.0 {
-        words.push(format!("{} left", units::seconds(progress.elapsed_s / share - progress.elapsed_s)));
+        let most = if header.may_skip_steps { "at most " } else { "" };
+        words.push(format!("{most}{} left", units::seconds(progress.elapsed_s / share - progress.elapsed_s)));
     }
     words.join(", ")
 }
@@ -116,11 +117,15 @@ mod tests {
             lab: Some("products".to_owned()),
             lab_unit: "products",
             steps_planned: 4000,
+            may_skip_steps: true,
             ..Header::default()
         };
         let some =
             Progress { step: 1000, samples: 1000, train_s: 2.0, elapsed_s: 2.0, ..Progress::default() };
-        assert_eq!(progress(&lab, &some, None), "1,000/4,000 products, 500.0 products/s, 6.00 s left");
+        assert_eq!(
+            progress(&lab, &some, None),
+            "1,000/4,000 products, 500.0 products/s, at most 6.00 s left"
+        );
     }
 
     #[test]

@@ -125,7 +125,7 @@
           height: Math.round(Math.min(360, Math.max(230, width * 0.42))),
           scales: { x: { time: false }, y: { distr: state.log ? 3 : 1, range } },
           axes: [
-            { ...axis, grid: { show: false }, label: data.across, labelSize: 20, labelFont: "12px system-ui, sans-serif", labelGap: 0, size: 30 },
+            { ...axis, space: 76, grid: { show: false }, label: data.across, labelSize: 20, labelFont: "12px system-ui, sans-serif", labelGap: 0, size: 30 },
             {
               ...axis,
               size: 62,

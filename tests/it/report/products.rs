@@ -1,0 +1,75 @@
+//! The page of products of matrices: their times, and what logging costs.
+
+use std::fs;
+
+use super::{page, run, table};
+use crate::process::Sandbox;
+
+const COLUMNS: &str =
+    "device,order,m,k,n,count,total_s,mean_s,gflop_per_s,log_s,norm_sum,p50_s,min_s,max_s\n";
+
+/// A run of the lab with these rows of `matmul.csv`.
+fn lab(place: &Sandbox, name: &str, policy: &str, rows: &str) {
+    let spec = format!("name = \"{name}\"\nkind = \"matmul\"\n[logging]\npolicy = \"{policy}\"\n");
+    run(place.path(), name, &spec, "");
+    let folder = place.path().join("runs").join(name);
+    let summary = format!("run,name,status,steps,train_s,steps_per_s\n{name},{name},finished,60,3,20\n");
+    fs::write(folder.join("summary.csv"), summary).unwrap();
+    fs::write(folder.join("matmul.csv"), format!("{COLUMNS}{rows}")).unwrap();
+}
+
+/// 2 * 100^3 operations in 1 ms are 2 GFLOP/s; the GPU is half as fast, and four times as fast at twice the size.
+#[test]
+fn a_run_shows_the_times_of_its_products() {
+    let place = Sandbox::new("");
+    let rows = "cpu,sequential,100,100,100,20,0.02,0.001,2,0,,0.001,0.0009,0.004\n\
+                cpu,sequential,200,200,200,20,0.16,0.008,2,0,,0.008,0.007,0.009\n\
+                gpu:0,sequential,100,100,100,20,0.04,0.002,1,0.01,1.5,0.002,0.0019,0.003\n\
+                gpu:0,sequential,200,200,200,20,0.04,0.002,8,0,,0.002,0.0018,0.0021\n";
+    lab(&place, "m", "buffered", rows);
+    let page = page(&place, &["runs/m", "--svg", "figures"]);
+    let cells = table(&page, "Products and the times that one takes");
+    let expected = [
+        "cpu|100 x 100 x 100|20|1.00 ms|900 µs to 4.00 ms|2.000 G||||",
+        "cpu|200 x 200 x 200|20|8.00 ms|7.00 ms to 9.00 ms|2.000 G||||",
+        "gpu:0|100 x 100 x 100|20|2.00 ms|1.90 ms to 3.00 ms|1.000 G|0.5000x|10.0 ms|25.0 %|1.500",
+        "gpu:0|200 x 200 x 200|20|2.00 ms|1.80 ms to 2.10 ms|8.000 G|4.000x|||",
+    ];
+    assert_eq!(cells.iter().map(|row| row.join("|")).collect::<Vec<_>>(), expected);
+    let drawing = fs::read_to_string(place.path().join("figures/00-products.svg")).unwrap();
+    assert_eq!(drawing.matches("<polyline").count(), 2, "a line for each device: {drawing}");
+    for words in [">cpu</text>", ">gpu:0</text>", ">n of n x n matrices</text>", ">100</text>", ">200</text>"]
+    {
+        assert!(drawing.contains(words), "{words}: {drawing}");
+    }
+    assert!(!page.contains("products/s"), "the rate of products of two sizes together says nothing");
+}
+
+/// Both policies move the same bytes, one of them in a thousand copies that the host waits for.
+#[test]
+fn runs_show_what_logging_costs() {
+    let place = Sandbox::new("");
+    for (name, policy, calls) in [("a", "immediate", 1000), ("b", "buffered", 1)] {
+        let row = "gpu:0,sequential,100,100,100,1000,1,0.001,2,0.5,3,0.001,0.0009,0.004\n";
+        lab(&place, name, policy, row);
+        let transfers = format!(
+            "kind,purpose,from,to,count,noop_count,bytes,total_s,gb_per_s\n\
+             d2h,log,gpu:0,cpu,{calls},0,4000,0.1,1\nsync,log,gpu:0,cpu,{calls},0,,0.1,\n"
+        );
+        fs::write(place.path().join("runs").join(name).join("transfers.csv"), transfers).unwrap();
+    }
+    let page = page(&place, &["runs/*"]);
+    assert_eq!(table(&page, "Products and the times that one takes")[1][0], "run 2");
+    let (_, transfers) = page.split_once("<h2>Transfers</h2>").unwrap();
+    let (bars, _) = transfers.split_once("<table").unwrap();
+    let (bytes, calls) = bars.split_once("<h3>Copies and waits for the device</h3>").unwrap();
+    assert_eq!(bytes.matches("width=\"100.000%\"").count(), 2, "{bytes}");
+    for words in [
+        "aria-label=\"d2h log: 3.9 KiB in 1,000; sync log: 1,000 waits\"",
+        ">1,000 copies, 1,000 waits</span>",
+        ">1 copy, 1 wait</span>",
+        "width=\"0.050%\"",
+    ] {
+        assert!(calls.contains(words), "{words}: {calls}");
+    }
+}
