@@ -59,7 +59,12 @@ impl MarkOptions {
 }
 
 fn of_data(option: clap::Arg) -> clap::Arg {
-    option.requires("data")
+    if is_mark(&option) { option.requires("data") } else { option }
+}
+
+/// Whether it is one of [`MarkOptions`].
+pub fn is_mark(option: &clap::Arg) -> bool {
+    ["delimiter", "decimal"].contains(&option.get_id().as_str())
 }
 
 fn separator_of(word: &str) -> Result<char, String> {
@@ -103,7 +108,7 @@ pub struct PredictOptions {
 }
 
 #[derive(Args)]
-#[command(mut_arg("delimiter", of_data), mut_arg("decimal", of_data))]
+#[command(mut_args(of_data))]
 pub struct EvaluateOptions {
     #[command(flatten)]
     pub model: ModelOptions,

@@ -7,7 +7,7 @@ use clap_complete::Shell;
 
 use super::{
     complete::run_path,
-    model::{EvaluateOptions, ExportOptions, MarkOptions, PredictOptions, named, with_parquet},
+    model::{EvaluateOptions, ExportOptions, MarkOptions, PredictOptions, is_mark, named, with_parquet},
     start::{CheckOptions, MOST_VIRTUAL_GPUS, ParityOptions, RefitOptions, StartOptions},
 };
 use crate::{
@@ -278,7 +278,7 @@ pub struct ServeOptions {
 }
 
 #[derive(Args)]
-#[command(mut_arg("delimiter", as_found), mut_arg("decimal", as_found))]
+#[command(mut_args(as_found))]
 pub struct NewOptions {
     /// Which starter
     #[arg(value_parser = template_names())]
@@ -297,6 +297,9 @@ pub struct NewOptions {
 
 /// Says of the marks of a table that they are found if they are not named.
 fn as_found(option: clap::Arg) -> clap::Arg {
+    if !is_mark(&option) {
+        return option;
+    }
     let help =
         option.get_help().map(|help| help.to_string().replace("the training file's", "as its cells look"));
     option.help(help.unwrap_or_default()).requires("from")
