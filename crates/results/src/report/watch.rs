@@ -230,6 +230,6 @@ mod tests {
         // The mean over two seeds, not the luckiest of four trials, nor one that the sweep stopped.
         let seeds = [(10, "0.5"), (11, "0.25"), (20, "0.125"), (21, "0.75")];
         let runs: Vec<Run> = seeds.map(|(number, loss)| finished(number, loss, "2")).to_vec();
-        assert_eq!(best(&runs).unwrap(), "#11 lr 0.1, validation loss 0.4 [0.0, 2.0], n 2");
+        assert_eq!(best(&runs).unwrap(), "#11 lr 0.1, validation loss 0.38 [0.00, 1.96], n 2");
     }
 }
