@@ -2,6 +2,7 @@
 
 import argparse
 import csv
+import os
 import shutil
 import subprocess
 import sys
@@ -14,6 +15,7 @@ import machine
 
 ROOT = Path(__file__).resolve().parents[2]
 BINARY = ROOT / "target" / "release" / "runner"
+LIMIT_S = 600
 DAY = f"{datetime.now(timezone.utc):%Y-%m-%d}"
 
 
@@ -43,11 +45,12 @@ def path(args, ending):
 
 @contextmanager
 def ran(binary, spec, *arguments, before=()):
-    """The folder of a run, for as long as it is read; `before` are words before the command."""
+    """The folder of a run on the CPU, for as long as it is read; `before` are words before the command."""
     runs = Path(tempfile.mkdtemp(dir=spec.parent))
     try:
         command = [*before, binary, spec, "-q", "--runs-dir", runs, *arguments]
-        subprocess.run(list(map(str, command)), check=True, stdout=subprocess.DEVNULL)
+        environment = {**os.environ, **machine.ENVIRONMENT}
+        subprocess.run(list(map(str, command)), check=True, stdout=subprocess.DEVNULL, env=environment, timeout=LIMIT_S)
         (name,) = runs.iterdir()
         (folder,) = name.iterdir()
         yield folder

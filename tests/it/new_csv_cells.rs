@@ -199,6 +199,11 @@ fn decimals_after_a_comma() {
     let european = drafted(&place, &["eu.csv"]);
     let lines = "delimiter = \";\"\ndecimal = \",\"    # numbers such as 0,5\n";
     assert!(european.contains(&format!("\n# numbers: \"temp\", \"days\"\n{lines}")), "{european}");
+    // Without names, too: no number has a semicolon in it.
+    let bare: String = (0..80).map(|n| row(n, ",").join(";") + "\n").collect();
+    fs::write(place.path().join("bare.csv"), bare).unwrap();
+    let draft = place.runner(&["new", "csv", "--from", "bare.csv"]).stdout;
+    assert!(draft.contains(&format!("\n# numbers: \"0\", \"1\"\n{lines}")), "{draft}");
     let of_european = place.run(&["-q"]).ended_by(0);
     let predicted = |run: &str, file: &str| place.runner(&["predict", run, file]);
     let run = of_european.0.display().to_string();

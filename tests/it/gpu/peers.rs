@@ -34,10 +34,13 @@ fn several() -> Option<(Vec<Gpu>, MutexGuard<'static, ()>)> {
     None
 }
 
-/// A bench whose only instruction sums `numbers` over the GPUs; others stand before them, which must stay.
+/// Numbers behind those that are summed.
+const BEHIND: usize = 5;
+
+/// A bench whose only instruction sums `numbers` over the GPUs; others stand before and behind them, which must stay.
 fn bench(numbers: &[f32], before: usize) -> (Bench, Slice) {
     let mut suite = Suite::new();
-    let all = suite.bench.holding([&vec![0.5; before], numbers].concat());
+    let all = suite.bench.holding([&vec![0.5; before], numbers, &[0.5; BEHIND]].concat());
     (suite.bench, Slice { offset: all.offset + before, len: numbers.len(), ..all })
 }
 
@@ -92,11 +95,11 @@ fn every_gpu_holds_the_sums_in_the_order_of_ranks() {
                         let (bench, of) = bench(&brought(rank), rank);
                         let mut executor = executor(&gpus[rank], &bench, of, engine, way);
                         let sums = steps(&mut executor, of, STEPS).unwrap();
-                        let mut before = vec![0.0; rank];
-                        executor
-                            .read(Slice { offset: of.offset - rank, len: rank, ..of }, &mut before)
-                            .unwrap();
-                        assert!(before.iter().all(|x| *x == 0.5), "{before:?}");
+                        for (offset, len) in [(of.offset - rank, rank), (of.offset + n, BEHIND)] {
+                            let mut around = vec![0.0; len];
+                            executor.read(Slice { offset, len, ..of }, &mut around).unwrap();
+                            assert!(around.iter().all(|x| *x == 0.5), "{around:?}");
+                        }
                         sums
                     };
                     let asked: Vec<_> = ranks

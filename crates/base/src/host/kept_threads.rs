@@ -28,8 +28,9 @@ impl<T> Task<T> {
     }
 }
 
-/// Begins a task on a thread of this name: one that has ended its last task, or else a new one. Returns once that thread runs:
-/// while it is set up, it holds the lock of the process's memory map, which would delay others.
+/// Begins a task on a thread of this name: one that has ended its last task, or else a new one. Returns once a new thread runs:
+/// while it is set up, it holds the lock of the process's memory map, which would delay others. A thread is free a moment after its
+/// task has been joined.
 ///
 /// # Errors
 /// No thread can be started.

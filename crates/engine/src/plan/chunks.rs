@@ -1,21 +1,21 @@
 //! Rows that are not resident come to their device in chunks: how many rows each chunk has.
 
-use super::{dataset_info::DatasetInfo, devices::DeviceId, run_length::RunLength};
+use super::{dataset_info::DatasetInfo, devices::DeviceId, machine::Gpu, run_length::RunLength};
 use crate::program::Shard;
 
-/// Approximate bytes of a chunk for a device with its own memory. Its steps are a block of their own, which costs a GPU some 40 us
-/// beside the steps: a small part of the 600 us that a bus of 55 GB/s takes for the chunk.
-const CHUNK_BYTES: u64 = 32 << 20;
+/// Approximate bytes of a chunk, of all GPUs together. Its steps are a block of their own, which costs a GPU some 40 us beside the
+/// steps: a small part of the 600 us that a bus of 55 GB/s takes for the chunk.
+const GPU_BYTES: u64 = 32 << 20;
 
-/// Approximate bytes of a validation chunk. Its rows are read in file order, so a larger chunk gains nothing.
-const IN_ORDER_BYTES: u64 = 8 << 20;
+/// Approximate bytes of a chunk for virtual GPUs, which no bus delays, for GPUs with little memory, and of validation rows.
+const SMALL_BYTES: u64 = 8 << 20;
 
 /// Bytes of a chunk for the CPU. It uses chunks only where it pays to read the rows of many steps together;
 /// the more rows a chunk has, the closer they lie in their file.
 const TOGETHER_BYTES: u64 = 64 << 20;
 
-/// A chunk for the CPU takes at most one part in this many of the free memory.
-const TOGETHER_PART: u64 = 16;
+/// A larger chunk takes at most one part in this many of the free memory.
+const PART: u64 = 16;
 
 /// Maximum chunks in host memory per split when devices work on copies.
 const ON_THE_HOST: u64 = 3;
@@ -38,9 +38,11 @@ pub struct Chunks {
 }
 
 impl Chunks {
-    /// For devices with their own memory.
-    pub(super) fn new(facts: DatasetInfo, length: &RunLength, validation_batch: usize) -> Self {
-        Self::with_chunk_bytes(facts, length, validation_batch, CHUNK_BYTES)
+    /// For GPUs, each of which may be one of these.
+    pub(super) fn new(facts: DatasetInfo, length: &RunLength, validation_batch: usize, gpus: &[Gpu]) -> Self {
+        let free = gpus.iter().map(|gpu| if gpu.is_virtual { 0 } else { gpu.memory_free }).min();
+        let chunk_bytes = (free.unwrap_or(0) / PART).clamp(SMALL_BYTES, GPU_BYTES);
+        Self::with_chunk_bytes(facts, length, validation_batch, chunk_bytes)
     }
 
     /// For the CPU, with `memory_available` bytes free.
@@ -50,7 +52,7 @@ impl Chunks {
         validation_batch: usize,
         memory_available: u64,
     ) -> Self {
-        let chunk_bytes = TOGETHER_BYTES.min(memory_available / TOGETHER_PART);
+        let chunk_bytes = TOGETHER_BYTES.min(memory_available / PART);
         Self::with_chunk_bytes(facts, length, validation_batch, chunk_bytes)
     }
 
@@ -65,7 +67,7 @@ impl Chunks {
         let train = usize::try_from(chunk_bytes / row_bytes.saturating_mul(train_batch as u64)).unwrap_or(1);
         // No more rows than the steps take of an epoch.
         let train = train.max(1).saturating_mul(train_batch).min(length.epoch_rows());
-        let in_order = usize::try_from(IN_ORDER_BYTES.min(chunk_bytes) / row_bytes).unwrap_or(1);
+        let in_order = usize::try_from(SMALL_BYTES.min(chunk_bytes) / row_bytes).unwrap_or(1);
         let validation = (in_order / validation_batch).max(1).saturating_mul(validation_batch);
         let validation = validation.min(facts.validation_rows);
         let of_pass = |rows: usize, chunk: usize| rows.div_ceil(chunk.max(1)) as u64;

@@ -51,7 +51,7 @@ fn the_need_of_each_virtual_device_is_named() {
     assert_eq!(problem.hint.as_deref(), Some("`data.placement = \"streamed\"` leaves the data on the host"));
 }
 
-/// Rows of 100 features in a file, 83 batches of 1,000 at a time: each device has its share of a chunk; the
+/// Rows of 100 features in a file, 20 batches of 1,000 at a time, 83 on GPUs: each device has its share of a chunk; the
 /// host holds three chunks, and the targets and the order, which are in no file.
 #[test]
 fn chunks_are_counted_where_they_are() {
@@ -60,14 +60,14 @@ fn chunks_are_counted_where_they_are() {
         let overrides = ["devices.num_gpus=2", "data.batch_size=1000", shuffle];
         planned(&overrides, facts, &Machine::typical(gpus(is_virtual, 2, MUCH), free))
     };
-    let (train, validation) = (83_000 * 404, 3_000 * 404);
-    // Index and position of each row of a device's share, plus a second copy of the index, for sorting.
-    let noted = 12 * (41_500 + 1_500);
-    // All validation rows fit into one chunk.
-    let held = 203_000 * 4 + 3 * train + validation + noted;
+    let validation = 3_000 * 404;
+    // Index and position of each row of a device's share, plus a second copy of the index, for sorting. All validation rows fit
+    // into one chunk.
+    let holds = |rows| 203_000 * 4 + 3 * rows * 404 + validation + 12 * (rows / 2 + 1_500);
+    let (train, held) = (20_000 * 404, holds(20_000));
     let shuffled = two(true, "data.shuffle=true", MUCH).expect("it fits");
     let chunks = shuffled.chunks.expect("chunks");
-    assert_eq!((chunks.train, chunks.validation), (83_000, 3_000));
+    assert_eq!((chunks.train, chunks.validation), (20_000, 3_000));
     let mut devices = [&shuffled.programs, &shuffled.peers[0]]
         .map(|programs| programs.arena_bytes() + programs.packed_bytes(false) + train / 2 + validation / 2);
     // The first device keeps the best weights.
@@ -95,7 +95,7 @@ fn chunks_are_counted_where_they_are() {
     // A GPU has two chunks. On the host as many may be on their way there, one is ready, one is being read; all validation
     // rows are one chunk.
     let real = two(false, "data.shuffle=false", MUCH).expect("it fits");
-    let host = held + train + 2 * validation;
+    let host = holds(83_000) + 83_000 * 404 + 2 * validation;
     assert_eq!(real.footprint.host, host);
     let host = host + real.footprint.saved;
     assert_eq!(real.footprint.in_host_memory(&real.devices.used), host);

@@ -101,12 +101,18 @@ fn seconds_left(runs: &[Run]) -> Option<f64> {
     let times: Vec<f64> = finished.filter_map(|run| run.number("wall_s")).collect();
     let running: Vec<&Run> = runs.iter().filter(|run| run.status == RUNNING).collect();
     let paces: Vec<Option<TimeLeft>> = running.iter().map(|run| TimeLeft::from_run(run)).collect();
+    let by_pace = times.is_empty();
     let whole = |pace: &TimeLeft| Some(pace.elapsed_s + pace.left_s?);
-    let times = if times.is_empty() { paces.iter().flatten().filter_map(whole).collect() } else { times };
+    let times = if by_pace { paces.iter().flatten().filter_map(whole).collect() } else { times };
     let mean = times.iter().sum::<f64>() / times.len() as f64;
-    let left = |pace: &Option<TimeLeft>| (mean - pace.as_ref().map_or(0.0, |pace| pace.elapsed_s)).max(0.0);
+    let left = |pace: &Option<TimeLeft>| {
+        let own = pace.as_ref().and_then(|pace| pace.left_s).filter(|_| by_pace);
+        own.unwrap_or(mean - pace.as_ref().map_or(0.0, |pace| pace.elapsed_s)).max(0.0)
+    };
+    let each: Vec<f64> = paces.iter().map(left).collect();
     let planned = runs.iter().filter(|run| run.status == PLANNED).count() as f64;
-    let left = (paces.iter().map(left).sum::<f64>() + planned * mean) / running.len() as f64;
+    let shared = (each.iter().sum::<f64>() + planned * mean) / running.len() as f64;
+    let left = each.into_iter().fold(shared, f64::max);
     (!times.is_empty() && !running.is_empty()).then_some(left)
 }
 
@@ -222,6 +228,9 @@ mod tests {
             sweep_progress(&paced, "trial", false),
             "4 trials: 2 running, 2 planned, about 50.0 s left"
         );
+        let mut longer = paced[..2].to_vec();
+        longer[1].axes[0].1 = "30".to_owned();
+        assert_eq!(seconds_left(&longer), Some(290.0), "the longest of those that have begun");
         let planned = [&runs[..2], &runs[4..]].concat();
         assert_eq!(seconds_left(&planned), None, "nobody knows how many will run side by side");
         runs.push(trial(50, STOPPED, &[("wall_s", "1"), ("best_value", "0.1")]));

@@ -94,11 +94,13 @@ impl Columns {
         let names = names(spec, text)?;
         if let Some(other) = other_separator(text, &names).filter(|_| self.names.len() > 1) {
             let message = format!("cells seem to be separated by {other:?}");
-            let hint = format!(
-                "`--delimiter {}` reads them; the training file has {:?}",
-                shell_word(other),
-                text.delimiter()
-            );
+            let own = text.delimiter();
+            let hint = match self.is_trained {
+                true => {
+                    format!("`--delimiter {}` reads them; the training file has {own:?}", shell_word(other))
+                }
+                false => format!("separate them by {own:?}, as `data.csv.delimiter` says of both files"),
+            };
             return Err(file::problem(&text.path, message).hint(hint).into());
         }
         let places = places(&names);

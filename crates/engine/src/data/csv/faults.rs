@@ -174,7 +174,10 @@ impl<'a> Faults<'a> {
             let has_one = found.contains(',') || found.matches('.').count() == 1;
             let is_number = has_one && value(&found.replace('.', ""), ',').is_some();
             return is_number.then_some(match self.columns.is_trained {
-                true => "write decimals with a comma, thousands without a mark; or `--decimal .` if all decimals come after points",
+                true if !found.contains(',') => {
+                    "write decimals with a comma, thousands without a mark; or `--decimal .` if all decimals come after points"
+                }
+                true => "write decimals with a comma, thousands without a mark",
                 false => "write decimals with a comma, as `decimal` says, thousands without a mark",
             });
         }

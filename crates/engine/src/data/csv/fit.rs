@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 
 use super::{
     columns::Columns,
+    decimal::value,
     fitting,
     stored::{ColumnKind, StoredColumn},
     table::{Table, Words},
@@ -46,8 +47,10 @@ struct Categorical {
 }
 
 impl Categorical {
-    fn new(categories: Vec<String>, missing: bool) -> Self {
-        let numbers: Option<Vec<f64>> = categories.iter().map(|category| plain_number(category)).collect();
+    /// Categories of a file whose decimals come after `decimal`.
+    fn new(categories: Vec<String>, missing: bool, decimal: char) -> Self {
+        let numbers: Option<Vec<f64>> =
+            categories.iter().map(|category| plain_number(category, decimal)).collect();
         let are_different = |numbers: &Vec<f64>| {
             let different: BTreeSet<u64> = numbers.iter().map(|number| number.to_bits()).collect();
             different.len() == numbers.len()
@@ -60,10 +63,10 @@ impl Categorical {
     }
 
     /// By its text, or by its value among numbers: `1.0` is `1`.
-    fn find(&self, word: &str) -> Option<usize> {
+    fn find(&self, word: &str, decimal: char) -> Option<usize> {
         let by_text = self.categories.binary_search_by(|known| known.as_str().cmp(word)).ok();
         let by_value = || {
-            let number = plain_number(word)?;
+            let number = plain_number(word, decimal)?;
             self.numbers.iter().position(|known| *known == number)
         };
         by_text.or_else(by_value)
@@ -72,12 +75,12 @@ impl Categorical {
 
 /// A number as programs write whole numbers and fractions: `7`, `-7`, `7.0`. No code such as `007` or `1e3`, and no number of
 /// more digits than an f64 tells apart.
-fn plain_number(word: &str) -> Option<f64> {
+fn plain_number(word: &str, decimal: char) -> Option<f64> {
     let digits = word.strip_prefix('-').unwrap_or(word);
-    let (whole, fraction) = digits.split_once('.').unwrap_or((digits, "0"));
+    let (whole, fraction) = digits.split_once(decimal).unwrap_or((digits, "0"));
     let is_plain = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
     let is_code = whole.len() > 1 && whole.starts_with('0');
-    (is_plain(whole) && is_plain(fraction) && !is_code && digits.len() <= 15).then(|| finite(word))?
+    (is_plain(whole) && is_plain(fraction) && !is_code && digits.len() <= 15).then(|| value(word, decimal))?
 }
 
 /// All feature columns.
@@ -118,7 +121,7 @@ impl FeatureFit {
             }
             let sorted: BTreeSet<&str> = words.distinct.iter().map(|word| word.text.as_str()).collect();
             let categories = sorted.into_iter().map(str::to_owned).collect();
-            fitted.categorical.push(Categorical::new(categories, words.missing.is_some()));
+            fitted.categorical.push(Categorical::new(categories, words.missing.is_some(), spec.decimal));
         }
         if problems.is_empty() { Ok(fitted) } else { Err(problems) }
     }
@@ -171,20 +174,21 @@ impl FeatureFit {
     /// For each categorical column, the one-hot position of each of the table's words; `None` for words that are
     /// unknown and may be.
     fn places(&self, table: &Table, may_be: bool) -> Result<Vec<Vec<Option<usize>>>, Vec<Problem>> {
-        let (Table { text, columns, .. }, mut problems) = (table, Vec::new());
+        let (Table { text, columns, missing, .. }, mut problems) = (table, Vec::new());
+        let find = |fit: &Categorical, word: &str| fit.find(word, missing.decimal());
         let mut all = Vec::new();
         for ((fit, words), &column) in
             self.categorical.iter().zip(&table.categorical).zip(&columns.categorical)
         {
             if may_be {
-                all.push(words.distinct.iter().map(|word| fit.find(&word.text)).collect());
+                all.push(words.distinct.iter().map(|word| find(fit, &word.text)).collect());
                 continue;
             }
             let hint = || match columns.is_trained {
                 true => format!("{}; {IGNORED}", known(&fit.categories)),
                 false => known(&fit.categories),
             };
-            match words.find_all((&**text, &**columns, column), "category", hint, |word| fit.find(word)) {
+            match words.find_all((&**text, &**columns, column), "category", hint, |word| find(fit, word)) {
                 Ok(places) => all.push(places.into_iter().map(Some).collect()),
                 Err(unknown) => problems.extend(unknown),
             }
@@ -229,7 +233,7 @@ impl FeatureFit {
         numeric.chain(categorical).collect()
     }
 
-    pub(super) fn from_stored(stored: &[StoredColumn]) -> Self {
+    pub(super) fn from_stored(stored: &[StoredColumn], decimal: char) -> Self {
         let mut fitted = Self { numeric: Vec::new(), categorical: Vec::new() };
         for column in stored {
             if column.kind == ColumnKind::Numeric {
@@ -240,7 +244,7 @@ impl FeatureFit {
             let all = column.categories.as_deref().unwrap_or_default();
             let categories: Vec<String> = all.iter().flatten().cloned().collect();
             let missing = categories.len() < all.len();
-            fitted.categorical.push(Categorical::new(categories, missing));
+            fitted.categorical.push(Categorical::new(categories, missing, decimal));
         }
         fitted
     }
@@ -272,10 +276,6 @@ impl FeatureFit {
         }
         notes
     }
-}
-
-fn finite(text: &str) -> Option<f64> {
-    text.parse().ok().filter(|value: &f64| value.is_finite())
 }
 
 /// `value`, or `fill` if it is missing (NaN).

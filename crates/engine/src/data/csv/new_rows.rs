@@ -65,7 +65,7 @@ pub(in crate::data) struct CsvModel {
 
 impl CsvModel {
     pub(in crate::data) fn new(spec: &Csv, task: Task, stored: StoredCsv) -> Self {
-        let features = FeatureFit::from_stored(&stored.features);
+        let features = FeatureFit::from_stored(&stored.features, spec.decimal);
         let target = TargetFit::from_stored(&stored.target);
         Self { spec: spec.clone(), task, features, target, stored }
     }

@@ -121,15 +121,24 @@ impl CsvProfile {
             );
         }
         let mut text = Text::read(path, "data.csv.path", DELIMITERS[0])?;
-        // Take the separator that gives the most cells, but prefer one that gives all records the same
-        // number.
-        let (mut delimiter, mut most) = (DELIMITERS[0], (false, 0));
+        // Take the separator that gives the most cells, but prefer one that gives all records the same number, and nothing but
+        // numbers below the first: in `13,8;14,3` the commas are marks of decimals.
+        let missing = [MissingCells::usual('.'), MissingCells::usual(',')];
+        let is_number = |cell: &str| {
+            let cell = cell.trim();
+            ['.', ',']
+                .iter()
+                .zip(&missing)
+                .any(|(mark, missing)| missing.has(cell) || value(cell, *mark).is_some())
+        };
+        let (mut delimiter, mut most) = (DELIMITERS[0], (false, false, 0));
         for candidate in marks.delimiter.map_or(DELIMITERS.to_vec(), |named| vec![named]) {
             text = text.separated_by(candidate);
-            let records = text.reader().into_records().take(FIRST).map_while(Result::ok);
-            let lengths: Vec<usize> = records.map(|record| record.len()).collect();
-            let cells = lengths.first().copied().unwrap_or(0);
-            let found = (cells > 1 && lengths.iter().all(|&length| length == cells), cells);
+            let records: Vec<_> = text.reader().into_records().take(FIRST).map_while(Result::ok).collect();
+            let cells = records.first().map_or(0, csv::StringRecord::len);
+            let is_even = cells > 1 && records.iter().all(|record| record.len() == cells);
+            let has_numbers = is_even && records.iter().skip(1).flatten().all(is_number);
+            let found = (is_even, has_numbers, cells);
             if found > most {
                 (delimiter, most) = (candidate, found);
             }

@@ -185,14 +185,19 @@ impl Chart {
 impl Line {
     fn new(name: &str, runs: &[&Series], points: usize, place: &dyn Fn(f64) -> usize) -> Self {
         let mut values = vec![Vec::new(); points];
-        for run in runs {
-            for (step, value) in distinct_points(run) {
-                values[place(step)].push(value);
-            }
-        }
-        for (step, value) in ended(runs) {
-            let later = values.iter_mut().skip(place(step) + 1).filter(|values| !values.is_empty());
-            later.for_each(|values| values.push(value));
+        let own: Vec<Vec<(usize, f64)>> = runs
+            .iter()
+            .map(|run| distinct_points(run).map(|(step, value)| (place(step), value)).collect())
+            .collect();
+        // A run counts with its last value until it has another: without it the mean would jump to that of the others. So a line
+        // begins where all have begun.
+        let has_point: BTreeSet<usize> = own.iter().flatten().map(|(at, _)| *at).collect();
+        let begin = own.iter().filter_map(|points| Some(points.first()?.0)).max().unwrap_or(0);
+        for at in has_point.into_iter().filter(|at| *at >= begin) {
+            let last = |points: &Vec<(usize, f64)>| {
+                points[..points.partition_point(|(place, _)| *place <= at)].last().map(|(_, value)| *value)
+            };
+            values[at].extend(own.iter().filter_map(last));
         }
         let mean = |values: &Vec<f64>| {
             (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
@@ -298,7 +303,7 @@ pub(super) fn notes(chart: &Chart) -> Vec<String> {
     let grey = (are_grey && thinned.is_some())
         .then(|| "Grey lines go through the lowest and the highest values instead.".to_owned());
     let uneven = chart.uneven.then(|| {
-        "Some runs of a line end before others: from there on they count with their last values.".to_owned()
+        "Runs of a line that end before others, or have values at other steps, count with their last ones.".to_owned()
     });
     let lost: u64 = chart.lines.iter().map(|line| line.not_finite).sum();
     let lost = (lost > 0).then(|| {
@@ -344,7 +349,7 @@ mod tests {
         assert_eq!(rounded(&few.lines[0].y), [2.0, 1.4, 0.9, 0.7]);
         let band = few.lines[0].band.as_ref().unwrap();
         assert_eq!(band.each_ref().map(|end| rounded(end)), [[1.0, 0.8, 0.8, 0.6], [3.0, 2.0, 1.0, 0.8]]);
-        let note = "Some runs of a line end before others: from there on they count with their last values.";
+        let note = "Runs of a line that end before others, or have values at other steps, count with their last ones.";
         assert!(notes(&few).iter().any(|words| words == note));
         let many = chart(&[series(&[1.0; 100]), series(&[3.0; 1000])], 20);
         assert_eq!(rounded(&many.lines[0].y), [2.0; 10]);
@@ -353,6 +358,14 @@ mod tests {
             rounded(&band[0]).iter().all(|low| *low == 1.0)
                 && rounded(&band[1]).iter().all(|high| *high == 3.0)
         );
+        // Folds in the order of time validate at steps of their own.
+        let at = |points: &[(f64, f64)]| {
+            let mut series = Series::default();
+            points.iter().for_each(|(step, value)| series.push(*step, *value));
+            series
+        };
+        let folds = chart(&[at(&[(2.0, 1.0), (4.0, 0.8)]), at(&[(3.0, 3.0), (6.0, 2.0)])], 9);
+        assert_eq!(folds.lines[0].y, [None, Some(2.0), Some(1.9), Some(1.4)]);
         let even = chart(&[series(&[1.0, 0.8]), series(&[3.0, 2.0])], 9);
         assert!(notes(&even).iter().all(|words| words != note));
     }
