@@ -220,6 +220,51 @@ fn what_is_equal_in_each_run_is_decided() {
     }
 }
 
+/// So it is without a shared seed, of medians, of one run each, and against a number; 12 against 13 is a difference of two numbers
+/// without a spread.
+#[test]
+fn equal_values_need_no_interval() {
+    let runs = Runs::new();
+    for (name, count, first, steps) in [
+        ("three", 3, 1, "12"),
+        ("six", 6, 4, "12"),
+        ("more", 6, 4, "13"),
+        ("one", 1, 1, "12"),
+        ("another", 1, 2, "12"),
+    ] {
+        learned(&runs, name, &[("0.1", "32", &vec![0.2; count])]);
+        respec(&runs, name, count, |trial, spec| {
+            spec.replace(&format!("seed = {trial}"), &format!("seed = {}", trial + first))
+        });
+        for trial in 0..count {
+            let path = format!("{name}/S/{trial:03}/summary.csv");
+            let summary = fs::read_to_string(runs.path(&path)).unwrap();
+            runs.write(&path, &summary.replace(",100,", &format!(",{steps},")));
+        }
+    }
+    for (own, base, statistic) in [
+        ("six", Some("three"), "mean(steps)"),
+        ("three", Some("another"), "median(steps)"),
+        ("six", Some("three"), "mean(validation.loss)"),
+        ("one", Some("another"), "mean(steps)"),
+        ("one", Some("one"), "median(steps)"),
+        ("three", None, "mean(steps)"),
+        ("three", None, "median(steps)"),
+        ("one", None, "median(steps)"),
+    ] {
+        let bound = if base.is_some() { "baseline" } else { "12" };
+        for (operator, code, word) in [(">=", 1, "fails"), ("<", 0, "passes")] {
+            let ended = gate(&runs, own, base, &format!("{statistic} {operator} {bound}"));
+            let line = ended.stdout.lines().nth(1).unwrap_or_default();
+            assert!(line.ends_with(&format!(" is 0 in each run: {word}")), "{own} {statistic}: {ended:?}");
+            assert_eq!(ended.code, Some(code), "{ended:?}");
+        }
+    }
+    let ended = gate(&runs, "more", Some("three"), "mean(steps) >= baseline");
+    let line = "  lr 0.1 width 32: 13.00 of n 6 against 12.00 = 1 * 12.00 of n 3; too few runs for an interval: undecided";
+    assert_eq!(ended.stdout.lines().nth(1), Some(line), "{ended:?}");
+}
+
 /// A run that a process works on may still end well: its setting is undecided, while one that was killed fails.
 #[test]
 fn runs_under_way_are_undecided() {

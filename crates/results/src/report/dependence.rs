@@ -1,9 +1,9 @@
 //! What the values of a setting, one for each seed or fold, have in common: that decides which intervals hold.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::{
-    grouping::{distinct, grouped},
+    grouping::grouped,
     metric::Metric,
     run::{FOLD, Run, mean},
 };
@@ -58,14 +58,18 @@ impl Dependence {
     }
 
     fn of_seeds(runs: &[Run], places: &[usize]) -> Self {
-        let recorded = rows_by_seed(runs, places);
-        let by_seed = if recorded.is_empty() { drawn_by_seed(runs, places) } else { recorded };
-        let is_alike = are_of_one(&by_seed.iter().map(|(_, rows)| rows.clone()).collect::<Vec<_>>());
+        let rows_of = if record_rows(runs, places) { Run::validation_rows } else { Run::drawn_by };
+        let of_folds = by_fold(runs, places, rows_of).into_iter();
+        let of_folds =
+            of_folds.flat_map(|([seed, _], rows)| rows.into_iter().map(move |own| (seed.clone(), own)));
+        let by_seed: Vec<BTreeSet<_>> =
+            grouped(of_folds).into_iter().map(|(_, rows)| rows.into_iter().collect()).collect();
+        let is_alike = are_of_one(&by_seed);
         let have_own_rows = places.iter().any(|&place| runs[place].draws_rows());
         let folds = |place: &usize| runs[*place].axis("data.folds")?.parse().ok();
         let folds: Option<usize> = places.iter().find_map(folds);
         // All folds together validate on all rows, however each seed divides them.
-        let have_all_rows = folds.is_some_and(|folds| by_seed.iter().any(|(_, rows)| rows.len() == folds));
+        let have_all_rows = folds.is_some_and(|folds| by_seed.iter().any(|rows| rows.len() == folds));
         match by_seed.len() {
             0 | 1 => Self::Independent,
             _ if is_alike => Self::SameRows,
@@ -73,7 +77,7 @@ impl Dependence {
             _ if have_all_rows => Self::SameRows,
             _ => {
                 let own = places.iter().map(|&place| &runs[place]);
-                let rows = own.map(|run| Some((run.validation_rows().or_else(|| run.drawn_by())?, run)));
+                let rows = own.map(|run| Some((rows_of(run)?, run)));
                 let of_splits = grouped(rows.flatten());
                 let shares = of_splits.iter().filter_map(|(_, runs)| runs[0].validation_share());
                 Self::Redrawn(mean(&shares.collect::<Vec<_>>()))
@@ -103,29 +107,47 @@ pub(super) fn sample_of(runs: &[Run], places: &[usize], metric: &Metric) -> &'st
 /// What the validation rows of a run are known by, among the runs of a task.
 type ValidationRows<'a> = [&'a str; 2];
 
-/// The validation rows of each seed, where they are known: several of one with several folds.
-fn rows_by_seed<'a>(runs: &'a [Run], places: &[usize]) -> Vec<(String, BTreeSet<ValidationRows<'a>>)> {
-    let own = places.iter().map(|&place| &runs[place]);
-    let known = own.filter_map(|run| {
-        let [seed, _] = run.seeds()?;
-        Some((seed, run.validation_rows()?))
-    });
-    grouped(known).into_iter().map(|(seed, rows)| (seed, rows.into_iter().collect())).collect()
+/// Validation rows by seed and fold.
+type ByFold<Rows> = BTreeMap<[String; 2], BTreeSet<Rows>>;
+
+/// Whether all runs that divide their rows record which of them validate. Otherwise all of them are known by seed and fold of their
+/// specs, since a record cannot be compared with these.
+fn record_rows(runs: &[Run], places: &[usize]) -> bool {
+    !places.iter().any(|&place| runs[place].lacks_rows())
 }
 
-/// What draws the validation rows of each seed, of runs that do not record them.
-fn drawn_by_seed<'a>(runs: &'a [Run], places: &[usize]) -> Vec<(String, BTreeSet<ValidationRows<'a>>)> {
-    let own = places.iter().map(|&place| &runs[place]);
-    let known = own.filter_map(|run| {
-        let [seed, _] = run.seeds()?;
-        Some((seed, run.drawn_by()?))
-    });
-    grouped(known).into_iter().map(|(seed, rows)| (seed, rows.into_iter().collect())).collect()
+/// The validation rows of each seed and fold by `rows_of`, without runs of which it knows none.
+fn by_fold<'a, Rows: Ord>(
+    runs: &'a [Run],
+    places: &[usize],
+    rows_of: impl Fn(&'a Run) -> Option<Rows>,
+) -> ByFold<Rows> {
+    let mut found = ByFold::new();
+    for run in places.iter().map(|&place| &runs[place]) {
+        if let Some((of, rows)) = run.seeds().zip(rows_of(run)) {
+            found.entry(of).or_default().insert(rows);
+        }
+    }
+    found
 }
 
-/// The validation rows by which a setting is judged, by seed; empty where they are not known, or do not judge it.
+/// Whether the values of any key of both differ, by `differ`; `None` if they share no key.
+fn shared_differ<K: Ord, T>(
+    own: &BTreeMap<K, T>,
+    other: &BTreeMap<K, T>,
+    differ: impl Fn(&T, &T) -> bool,
+) -> Option<bool> {
+    own.iter().filter_map(|(key, own)| Some(differ(own, other.get(key)?))).reduce(|any, own| any || own)
+}
+
+/// The validation rows by which a setting is judged; empty where they are not known, or do not judge it.
 #[derive(Clone, Debug, Default)]
-pub(super) struct JudgingRows(Vec<(String, BTreeSet<[String; 2]>)>);
+pub(super) struct JudgingRows {
+    /// `None` if a run does not record them.
+    recorded: Option<ByFold<[String; 2]>>,
+    /// What draws them by the specs.
+    drawn: ByFold<[String; 2]>,
+}
 
 impl JudgingRows {
     /// Those of the runs of a setting. The rows that train say how well a model fits them, and times are of no rows.
@@ -133,24 +155,36 @@ impl JudgingRows {
         if !metric.is_learned || metric.is_fit() {
             return Self::default();
         }
-        let owned =
-            |rows: BTreeSet<ValidationRows<'_>>| rows.iter().map(|own| own.map(str::to_owned)).collect();
-        Self(rows_by_seed(runs, places).into_iter().map(|(seed, rows)| (seed, owned(rows))).collect())
+        let owned = |rows: ValidationRows<'_>| rows.map(str::to_owned);
+        let recorded = || by_fold(runs, places, |run| run.validation_rows().map(owned));
+        Self {
+            recorded: record_rows(runs, places).then(recorded),
+            drawn: by_fold(runs, places, |run| run.drawn_by().map(owned)),
+        }
     }
 
-    /// Whether two settings are judged by different rows, so that these may make their difference. Seeds that both have must have
-    /// the same rows in both. If they share no seed, each may have splits of its own, of which its values are a sample; one split
-    /// is none.
+    /// Whether two settings are judged by different rows, so that these may make their difference. Folds of seeds that both have
+    /// must have the same rows in both; either may lack others. If they share none, each may have splits of its own, of which its
+    /// values are a sample; one split is none, and the other must have that one, too.
     pub(super) fn differ(&self, other: &Self) -> bool {
-        let differ = |own: &BTreeSet<_>, other: &BTreeSet<_>| !own.is_subset(other) && !other.is_subset(own);
-        let rows_of = |seed: &str| other.0.iter().find(|(own, _)| own == seed).map(|(_, rows)| rows);
-        let mut shared = self.0.iter().filter_map(|(seed, rows)| Some((rows, rows_of(seed)?))).peekable();
-        if shared.peek().is_some() {
-            return shared.any(|(own, other)| differ(own, other));
+        let (own, other) = match (&self.recorded, &other.recorded) {
+            (Some(own), Some(other)) => (own, other),
+            _ => (&self.drawn, &other.drawn),
+        };
+        if own.is_empty() || other.is_empty() {
+            return false;
         }
-        let are_one = |own: &Self| distinct(own.0.iter().map(|(_, rows)| rows)).len() == 1;
-        let all = |own: &Self| own.0.iter().flat_map(|(_, rows)| rows).cloned().collect();
-        (are_one(self) || are_one(other)) && differ(&all(self), &all(other))
+        let are_apart = |own: &BTreeSet<_>, other: &_| !own.is_subset(other) && !other.is_subset(own);
+        if let Some(differ) = shared_differ(own, other, are_apart) {
+            return differ;
+        }
+        let [own, other] = [own, other].map(|rows| {
+            let mut of_all_seeds: BTreeMap<_, BTreeSet<_>> = BTreeMap::new();
+            rows.iter().for_each(|([_, fold], rows)| of_all_seeds.entry(fold).or_default().extend(rows));
+            of_all_seeds
+        });
+        let is_one = [&own, &other].iter().any(|split| split.values().all(|rows| rows.len() == 1));
+        is_one && shared_differ(&own, &other, |own, other| own != other).unwrap_or(true)
     }
 }
 

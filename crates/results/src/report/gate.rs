@@ -119,15 +119,15 @@ impl Condition {
             Some(interval) => {
                 format!("; difference{over} {}", self.metric.with_interval(above.value, Some(interval)))
             }
+            None if above.is_constant => {
+                format!("; the difference{over} is {} in each run", word(above.value))
+            }
             None if self.statistic == Statistic::Median && !is_range => {
                 let (fewest, each) = match self.is_relative {
                     true => (fewest_each(alpha), " of each"),
                     false => (fewest(1.0 - alpha), ""),
                 };
                 format!("; too few runs for an interval of the median: take {fewest} or more{each}")
-            }
-            None if above.is_constant => {
-                format!("; the difference{over} is {} in each run", word(above.value))
             }
             None => format!("; {}", pair.too_few()),
         };
@@ -171,8 +171,19 @@ impl Condition {
         }
     }
 
+    /// Whether each run of a setting is equal to each bound.
+    fn are_equal(&self, Pair { own, base, .. }: &Pair) -> bool {
+        let bounds = match self.is_relative {
+            true => values(base).iter().map(|value| self.factor * value).collect(),
+            false => vec![self.factor],
+        };
+        [values(own), bounds].concat().windows(2).all(|pair| pair[0] == pair[1])
+    }
+
     /// How far a setting is above its bound, with an interval of error probability `alpha`.
-    fn above(&self, Pair { own, base, .. }: &Pair, alpha: f64) -> Above {
+    fn above(&self, pair: &Pair, alpha: f64) -> Above {
+        let Pair { own, base, .. } = pair;
+        let are_equal = self.are_equal(pair);
         let counts = [own, base].map(|setting| setting.samples.len());
         let count = if self.is_relative { counts[0].min(counts[1]) } else { counts[0] };
         // The range of folds is that of their differences, whatever the statistic.
@@ -191,7 +202,7 @@ impl Condition {
                 interval,
                 over: are_some
                     .then(|| format!(" over {} of both", units::counted(mean.pairs as u64, own.each))),
-                is_constant: interval.is_none() && mean.p.is_some(),
+                is_constant: are_equal || (interval.is_none() && mean.p.is_some()),
                 decided_by: mean.decided_by(count, alpha),
             };
         }
@@ -207,7 +218,7 @@ impl Condition {
         // Ends at ranks approach the median as the error of a mean does.
         let runs = half.map(|half| ((half / value).powi(2) * count as f64).ceil().max(count as f64 + 1.0));
         let decided_by = runs.filter(|runs| *runs < MOST_RUNS as f64).map(|runs| runs as usize);
-        Above { value, interval, over, is_constant: false, decided_by }
+        Above { value, interval, over, is_constant: are_equal, decided_by }
     }
 }
 
