@@ -1,6 +1,9 @@
 //! Keys that a file deletes of its base, and those that take the place of others.
 
-use super::base_file_tests::{BASE, Folder};
+use super::{
+    Loaded,
+    base_file_tests::{BASE, Folder},
+};
 
 /// `delete` is what `~KEY` is on the command line. It comes before the file's own keys, and ends axes with the keys that they sweep.
 #[test]
@@ -175,4 +178,37 @@ fn an_axis_within_what_is_set_whole_is_refused() {
         "ended.toml",
         &["name=ended", "~model.layers.0.linear.out_features", layers],
     );
+}
+
+/// What is deleted of a base leaves no gap: the indexes of the file, of one that extends it and of arguments are those of what it resolves to.
+#[test]
+fn indexes_are_those_of_the_spec_that_is_changed() {
+    let base = format!(
+        "{}[sweep.grid]\n\"model.layers.3.linear.bias\" = [true, false]\n",
+        BASE.replace("\"relu\", ", "\"relu\", \"tanh\", ")
+    );
+    let folder = Folder::new(&[
+        ("base.toml", &base),
+        ("own.toml", "extends = 'base.toml'\nname = 'base'\ndelete = ['model.layers.1']\n"),
+        ("next.toml", "extends = 'own.toml'\nname = 'base'\ndelete = ['model.layers.1']\n"),
+    ]);
+    let axes = |name: &str, words: &[&str]| {
+        let Loaded::Train(experiment) = folder.loaded(name, words) else { panic!("no training") };
+        // What a sweep's folder keeps is the same sweep.
+        let kept = Folder::new(&[("sweep.toml", &experiment.to_sweep_toml("base"))]);
+        let Loaded::Train(again) = kept.loaded("sweep.toml", &[]) else { panic!("no training") };
+        assert_eq!((again.hash8(), &again.axes), (experiment.hash8(), &experiment.axes), "{name} {words:?}");
+        experiment.axes
+    };
+    assert_eq!(axes("base.toml", &[]), ["model.layers.3.linear.bias"]);
+    assert_eq!(axes("own.toml", &[]), ["model.layers.2.linear.bias"]);
+    assert_eq!(axes("base.toml", &["~model.layers.1"]), ["model.layers.2.linear.bias"]);
+    assert_eq!(axes("next.toml", &[]), ["model.layers.1.linear.bias"]);
+    folder.assert_same("base.toml", "next.toml", &["~model.layers.1", "~model.layers.2"]);
+    folder.assert_same("own.toml", "next.toml", &["~model.layers.1"]);
+    let text = folder.text("own.toml", &["model.layers.1=sigmoid"]);
+    assert!(text.contains("\"sigmoid\"") && !text.contains("relu") && !text.contains("tanh"), "{text}");
+    let axes =
+        axes("own.toml", &["model.layers.2.linear.bias=true", "model.layers.0.linear.bias=true,false"]);
+    assert_eq!(axes, ["model.layers.0.linear.bias"]);
 }

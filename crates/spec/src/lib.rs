@@ -23,6 +23,7 @@ pub mod duration;
 mod experiment;
 mod extend;
 mod folders;
+mod gaps;
 mod key;
 pub mod lab;
 mod launcher;

@@ -120,8 +120,7 @@ pub(super) fn load_text(
     let (mut keys, mut problems) = overrides::apply(&mut root, overrides);
     keys.extend(given);
     problems.extend(of_files);
-    let mut written = root.clone();
-    written.close_gaps();
+    let written = root.clone();
     let sweep = take_sweep(&mut root, &folders, &mut problems);
     let launcher = take_launcher(&mut root, &folders, &mut problems);
     sweep.check_overrides(&keys, &root, &mut problems);
@@ -177,8 +176,7 @@ fn kind_of(root: &Table) -> Kind {
 
 /// Removes `[sweep]` from the tree and reads it: trials have no such table.
 fn take_sweep(root: &mut Table, folders: &Folders, problems: &mut Vec<Problem>) -> Sweep {
-    let Some(mut entry) = root.remove("sweep") else { return Sweep::NONE };
-    entry.node.value.close_gaps();
+    let Some(entry) = root.remove("sweep") else { return Sweep::NONE };
     let written = entry.node.value.as_table().cloned().unwrap_or_default();
     let table = Table { entries: vec![entry] };
     let mut reading = Reading::new(folders);

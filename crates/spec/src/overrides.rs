@@ -2,12 +2,13 @@
 //! deletes. A file that extends another one deletes keys of it, and its own take their places, by the same rules.
 //!
 //! They change the tree before anything is read from it. So an override obeys the same rules as the file, and
-//! its mistakes are shown at the argument. An index counts the items of the array as written, whatever was
-//! deleted before. Two arguments that contradict each other are an error, like a key that a TOML file sets
+//! its mistakes are shown at the argument. An index counts the items of the array as written, whatever other
+//! arguments delete. Two arguments that contradict each other are an error, like a key that a TOML file sets
 //! twice: nobody knows which one was meant.
 
 use super::{
     alternatives::alternatives,
+    gaps,
     key::{self, Key, Part},
     problem::Problem,
     suggest,
@@ -43,7 +44,9 @@ pub(super) fn apply(root: &mut Table, arguments: &[String]) -> (Vec<Key>, Vec<Pr
     }
     remove_alternatives(root, &given);
     let set = given.into_iter().filter(|given| given.axes.is_none()).map(|given| given.key);
-    (set.collect(), problems)
+    let mut set: Vec<Key> = set.collect();
+    problems.extend(gaps::close(root, &mut set));
+    (set, problems)
 }
 
 /// A key that an argument set or swept.
@@ -331,7 +334,10 @@ pub(super) fn delete_listed(root: &mut Table, list: &Node) -> Vec<Problem> {
         Value::String(name) => delete(root, &Key::parse_at(name, item.span)?),
         _ => Err(Box::new(expected(item))),
     };
-    items.iter().map(delete).filter_map(Result::err).map(|problem| *problem).collect()
+    let problems = items.iter().map(delete).filter_map(Result::err).map(|problem| *problem);
+    let mut problems: Vec<Problem> = problems.collect();
+    problems.extend(gaps::close(root, &mut []));
+    problems
 }
 
 /// Deletes a key with the axes that sweep it, or a key in it.

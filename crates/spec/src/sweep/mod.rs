@@ -239,8 +239,7 @@ impl Sweep {
         if self.tpe.is_some() { trials.min(tpe::STARTUP) } else { trials }
     }
 
-    /// Sets the values of a point in a copy of the spec, then closes the gaps that deletions left. A value
-    /// that cannot be set is reported and skipped.
+    /// Sets the values of a point in a copy of the spec. A value that cannot be set is reported and skipped.
     pub(super) fn apply(&self, base: &Table, values: &[Option<&Node>]) -> (Table, Vec<Problem>) {
         let (mut tree, mut problems) = (base.clone(), Vec::new());
         for (key, value) in self.keys().zip(values) {
@@ -250,7 +249,6 @@ impl Sweep {
                 problems.push(*problem);
             }
         }
-        tree.close_gaps();
         (tree, problems)
     }
 
