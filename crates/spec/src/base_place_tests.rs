@@ -118,6 +118,36 @@ fn one_way_to_validate_takes_the_place_of_another() {
     }
 }
 
+/// A split that has no rows validate leaves the base's fraction, and the two are refused.
+#[test]
+fn a_split_without_validation_takes_no_place() {
+    let base = BASE.replace("target = \"y\"\n", "target = \"y\"\nvalidation_fraction = 0.3\n");
+    let whole = format!("{base}[sweep.grid]\n\"data.split\" = [{{ test = 0.1 }}, {{ validation = 0.1 }}]\n");
+    let folder = Folder::new(&[
+        ("base.toml", &base),
+        ("test.toml", "extends = 'base.toml'\n[data.split]\ntest = 0.1\n"),
+        ("seed.toml", "extends = 'base.toml'\n[data.split]\nseed = 3\n"),
+        ("whole.toml", &whole),
+    ]);
+    for (name, words) in [
+        ("test.toml", &[][..]),
+        ("seed.toml", &[]),
+        ("whole.toml", &[]),
+        ("base.toml", &["data.split.test=0.1"]),
+        ("base.toml", &["data.split={test=0.1}"]),
+        ("base.toml", &["data.split={test=0.1},{test=0.2,validation=0.1}"]),
+    ] {
+        let said = folder.read(name, words).unwrap_err();
+        let message = "error: `data.split`: `data.csv.validation_fraction` sets rows apart, too\n";
+        let hint = "= hint: keep one of the two: `~data.csv.validation_fraction` deletes it\n";
+        assert!(said.starts_with(message) && said.contains(hint), "{name} {words:?}: {said}");
+    }
+    let split = "data.split={test=0.1,validation=0.1}";
+    let taken = folder.text("base.toml", &[split]);
+    assert!(!taken.contains("validation_fraction"), "{taken}");
+    assert_eq!(folder.loaded("base.toml", &["data.split={validation=0.1},{validation=0.2}"]).count(), 2);
+}
+
 /// What is wrong is where the file has it, also if the base has such a table, too.
 #[test]
 fn of_two_that_exclude_each_other_the_files_is_shown() {

@@ -7,7 +7,7 @@
 //! twice: nobody knows which one was meant.
 
 use super::{
-    alternatives::alternatives,
+    alternatives::{alternatives, split_that_validates},
     gaps,
     key::{self, Key, Part},
     problem::Problem,
@@ -204,17 +204,39 @@ fn remove_axis(root: &mut Table, name: &str) -> bool {
     is_removed
 }
 
-/// Removes the axes of a key and of those in it, with their conditions. Returns whether there were some.
+/// Removes the axes of a key and of those in it, with their conditions, and these keys from `points`. Returns whether there were some.
 fn remove_axes(root: &mut Table, name: &str) -> bool {
     let below = format!("{name}.");
     let swept: Vec<String> = AXES.iter().flat_map(|table| keys_in(root, table)).collect();
-    let is_in = |key: &&String| **key == name || key.starts_with(&below);
-    swept.iter().filter(is_in).map(|key| remove_axis(root, key)).filter(|removed| *removed).count() > 0
+    let is_in = |key: &String| *key == name || key.starts_with(&below);
+    let removed = swept.iter().filter(|key| is_in(key) && remove_axis(root, key)).count();
+    remove_from_points(root, is_in) || removed > 0
+}
+
+/// Removes keys from `points`, which end with their last key. Returns whether there were some.
+fn remove_from_points(root: &mut Table, is_removed: impl Fn(&String) -> bool) -> bool {
+    let Some(sweep) = root.get_mut("sweep").and_then(|entry| entry.node.value.as_table_mut()) else {
+        return false;
+    };
+    let points = sweep.get_mut("points").map(|entry| &mut entry.node.value);
+    let Some(Value::Array(points)) = points else { return false };
+    let (mut before, mut left) = (0, 0);
+    for point in points.iter_mut().filter_map(|point| point.value.as_table_mut()) {
+        before += point.entries.len();
+        point.entries.retain(|entry| !is_removed(&entry.key));
+        left += point.entries.len();
+    }
+    if left == 0 && before > 0 {
+        sweep.remove("points");
+    }
+    left < before
 }
 
 /// Removes the alternatives to what arguments set or sweep, unless an argument gives them, too: the reader reports those.
 fn remove_alternatives(root: &mut Table, given: &[Given]) {
-    for other in given.iter().flat_map(|own| alternatives(&own.key)) {
+    let split = split_that_validates(root, given);
+    let keys = given.iter().map(|own| &own.key).chain(&split);
+    for other in keys.flat_map(alternatives) {
         let name = other.dotted();
         if given.iter().any(|given| given.key.dotted() == name || other.is_above(&given.key)) {
             continue;

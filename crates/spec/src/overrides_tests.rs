@@ -213,3 +213,18 @@ sweep = { grid = { \"l.0\" = ['x', 'y'], \"l.2.d.2\" = [8, 9] }, points = [{ \"l
     let far = r#"{ l = ["a", "c"], sweep = { grid = { "l.3" = ["x", "y"] } } }"#;
     assert_eq!(applied(file, &["~l.1", "l.3=x,y"]), (far.to_owned(), vec![]));
 }
+
+/// `~KEY` ends what `points` has of it, as it ends axes.
+#[test]
+fn a_deleted_key_is_in_no_point() {
+    let file = "o = { a = { lr = 1 }, b = { lr = 2 } }
+sweep = { points = [{ \"o.a.lr\" = 1, s = 1 }, { \"o.a.lr\" = 2, s = 2 }] }";
+    for words in [&["~o.a"][..], &["~o.a.lr", "~o.a"]] {
+        assert_eq!(
+            applied(file, words),
+            ("{ o = { b = { lr = 2 } }, sweep = { points = [{ s = 1 }, { s = 2 }] } }".to_owned(), vec![])
+        );
+    }
+    let none = "{ o = { b = { lr = 2 } }, sweep = {} }";
+    assert_eq!(applied(file, &["~o.a", "~s"]), (none.to_owned(), vec![]));
+}
