@@ -91,6 +91,46 @@ fn a_key_that_is_not_there_to_be_deleted_is_told() {
     "#);
 }
 
+#[test]
+fn lists_that_delete_nothing_and_keys_out_of_place_are_told() {
+    let folder = Folder::new(&[
+        ("base.toml", BASE),
+        ("twice.toml", "extends = 'base.toml'\ndelete = ['optimizer.sgd', 'optimizer.sgd.lr']\n"),
+        ("empty.toml", "extends = 'base.toml'\ndelete = []\n"),
+        ("within.toml", "[trainer]\nextends = 'base.toml'\n"),
+        ("lost.toml", "extends = 'none.toml'\nseed = 3\n"),
+    ]);
+    insta::assert_snapshot!(folder.read("twice.toml", &["optimizer.adam={lr=1}"]).unwrap_err(), @r#"
+    error: `optimizer.sgd.lr` is not there to be deleted
+     --> twice.toml:2:28
+      |
+    2 | delete = ['optimizer.sgd', 'optimizer.sgd.lr']
+      |                            ^^^^^^^^^^^^^^^^^^
+      |
+      = hint: `optimizer.sgd` before it deletes it: leave it out
+    "#);
+    insta::assert_snapshot!(folder.read("empty.toml", &[]).unwrap_err(), @r#"
+    error: `delete`: expected a list of keys, found an empty array
+     --> empty.toml:2:10
+      |
+    2 | delete = []
+      |          ^^
+      |
+      = hint: such as `delete = ["schedule"]`
+    "#);
+    insta::assert_snapshot!(folder.read("within.toml", &[]).unwrap_err(), @r#"
+    error: `extends` is a key of the spec, not of `trainer`
+     --> within.toml:2:1
+      |
+    2 | extends = 'base.toml'
+      | ^^^^^^^
+      |
+      = hint: write it before the first table
+    "#);
+    let keys = super::written(&folder.0.path().join("lost.toml")).unwrap();
+    assert_eq!(keys.keys().collect::<Vec<_>>(), ["seed"]);
+}
+
 /// The file's way to say which rows validate takes the place of the base's.
 #[test]
 fn one_way_to_validate_takes_the_place_of_another() {

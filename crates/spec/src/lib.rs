@@ -17,6 +17,7 @@ mod base_place_tests;
 mod checkpoint;
 mod class_weights;
 mod data;
+mod delete;
 mod devices;
 mod diagnostic;
 pub mod duration;

@@ -8,10 +8,10 @@
 
 use super::{
     alternatives::{alternatives, split_that_validates},
+    delete::delete,
     gaps,
     key::{self, Key, Part},
     problem::Problem,
-    suggest,
     sweep::Space,
     tree::{Entry, Node, Span, Table, Value},
     typed::{is_swept, split_at_commas, value},
@@ -205,7 +205,7 @@ fn remove_axis(root: &mut Table, name: &str) -> bool {
 }
 
 /// Removes the axes of a key and of those in it, with their conditions, and these keys from `points`. Returns whether there were some.
-fn remove_axes(root: &mut Table, name: &str) -> bool {
+pub(super) fn remove_axes(root: &mut Table, name: &str) -> bool {
     let below = format!("{name}.");
     let swept: Vec<String> = AXES.iter().flat_map(|table| keys_in(root, table)).collect();
     let is_in = |key: &String| *key == name || key.starts_with(&below);
@@ -338,62 +338,5 @@ fn sweep(root: &mut Table, given: &Given, axis: Node) {
     }
     if let Some(axes) = axes(root, table) {
         axes.insert(&given.key.dotted(), span, axis);
-    }
-}
-
-/// The key of those that a file deletes of the one that it extends.
-pub(super) const DELETE: &str = "delete";
-
-/// Deletes the keys that a file lists of the one that it extends.
-pub(super) fn delete_listed(root: &mut Table, list: &Node) -> Vec<Problem> {
-    let expected = |node: &Node| {
-        let found = node.value.found();
-        let message = format!("`{DELETE}`: expected a list of keys, found {found}");
-        Problem::new(node.span.place(), message).hint("such as `delete = [\"schedule\"]`")
-    };
-    let Value::Array(items) = &list.value else { return vec![expected(list)] };
-    let delete = |item: &Node| match &item.value {
-        Value::String(name) => delete(root, &Key::parse_at(name, item.span)?),
-        _ => Err(Box::new(expected(item))),
-    };
-    let problems = items.iter().map(delete).filter_map(Result::err).map(|problem| *problem);
-    let mut problems: Vec<Problem> = problems.collect();
-    problems.extend(gaps::close(root, &mut []));
-    problems
-}
-
-/// Deletes a key with the axes that sweep it, or a key in it.
-fn delete(root: &mut Table, key: &Key) -> Result<(), Box<Problem>> {
-    let was_swept = remove_axes(root, &key.dotted());
-    if key::remove(root, key).is_some() || was_swept {
-        return Ok(());
-    }
-    let name = key.dotted();
-    let place = key.place();
-    if key::is_gap(root, key) {
-        let message = format!("`{name}` has been deleted already");
-        return Err(Problem::new(place, message).hint("indexes mean the spec as it is written").into());
-    }
-    let (mark, absent) = match key.span().is_some_and(Span::is_argument) {
-        true => ("~", None),
-        false => ("", Some("the spec that it extends does not set it: leave it out")),
-    };
-    let mut problem = Problem::new(place, format!("`{name}` is not there to be deleted"));
-    let mut written = Vec::new();
-    list_keys("", root, &mut written);
-    // A table that contains the key is not a different spelling of it.
-    let others = written.iter().map(String::as_str).filter(|other| !name.starts_with(&format!("{other}.")));
-    let near = suggest::nearest(&name, others).map(|near| format!("did you mean `{mark}{near}`?"));
-    problem.hint = near.or(absent.map(str::to_owned));
-    Err(problem.into())
-}
-
-fn list_keys(above: &str, table: &Table, out: &mut Vec<String>) {
-    for entry in &table.entries {
-        let name = if above.is_empty() { entry.key.clone() } else { format!("{above}.{}", entry.key) };
-        if let Value::Table(inner) = &entry.node.value {
-            list_keys(&name, inner, out);
-        }
-        out.push(name);
     }
 }

@@ -129,6 +129,10 @@ impl Value {
         if let Self::Table(table) = self { Some(table) } else { None }
     }
 
+    pub fn as_items(&self) -> Option<&[Node]> {
+        if let Self::Array(items) = self { Some(items) } else { None }
+    }
+
     pub fn as_table_mut(&mut self) -> Option<&mut Table> {
         if let Self::Table(table) = self { Some(table) } else { None }
     }
