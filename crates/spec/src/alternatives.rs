@@ -6,10 +6,12 @@ use super::{
     checkpoint::Every,
     data::OWN_SPLIT,
     devices::Request,
-    key::{Key, dotted},
+    key::{self, Key, dotted},
     lab::Operands,
+    overrides::Given,
     reader::Choices,
     trainer::ValidateEvery,
+    tree::{Table, Value},
 };
 
 /// The alternatives in a table of the spec.
@@ -33,7 +35,6 @@ fn names_in(table: &str) -> Vec<&'static str> {
 /// The other ways to say which rows validate, within `[data]`. Folds go with what else a split says.
 fn other_splits(name: &str) -> Vec<&'static str> {
     let rest = match name {
-        "split" => vec![],
         "split.validation" => vec!["folds", "fold"],
         "folds" | "fold" => vec!["split.validation"],
         own if OWN_SPLIT.contains(&own) => {
@@ -60,4 +61,19 @@ pub(super) fn alternatives(key: &Key) -> Vec<Key> {
         _ => (&*table, names.into_iter().filter(|other| *other != name.text).collect()),
     };
     others.into_iter().filter_map(|other| Key::parse_at(&format!("{table}.{other}"), span).ok()).collect()
+}
+
+/// The part of `data.split` that validates, if that table is set or swept as a whole and has it.
+pub(super) fn split_that_validates(root: &Table, given: &[Given]) -> Option<Key> {
+    let own = given.iter().find(|own| own.key.dotted() == "data.split")?;
+    let has_part = |value: &Value| value.as_table().is_some_and(|split| split.get("validation").is_some());
+    let written = match own.axes {
+        None => key::find(root, ["data", "split"].into_iter()),
+        Some(table) => key::find(root, ["sweep", table, "data.split"].into_iter()),
+    };
+    let validates = match &written.filter(|(_, is_whole)| *is_whole)?.0.value {
+        Value::Array(splits) => splits.iter().all(|split| has_part(&split.value)),
+        value => has_part(value),
+    };
+    Key::parse_at("data.split.validation", own.key.span()?).ok().filter(|_| validates)
 }

@@ -9,10 +9,11 @@ use std::path::{Path, PathBuf};
 use serde_json::json;
 
 use super::{
+    delete::{self, DELETE},
     diagnostic::Sources,
     folders::{Folders, direct},
     key::Key,
-    overrides::{self, DELETE},
+    overrides,
     points::folder_of,
     problem::{Location, Problem},
     reader::Fields,
@@ -53,7 +54,7 @@ impl Files {
     /// # Errors
     /// The other file cannot be read, is no TOML, or extends one of `chain`.
     pub fn extend(&mut self, mut own: Table, chain: &mut Vec<PathBuf>) -> Result<Table, Vec<Problem>> {
-        let Some(entry) = own.remove(KEY) else { return Ok(own) };
+        let Some(entry) = own.remove(KEY) else { return refuse_within(own) };
         let deleted = own.remove(DELETE);
         let span = entry.node.span;
         let name = match &entry.node.value {
@@ -74,11 +75,22 @@ impl Files {
         self.folders.add_base(folder_of(&path));
         let mut root = self.extend(root?, chain)?;
         if let Some(list) = deleted {
-            self.problems.extend(overrides::delete_listed(&mut root, &list.node));
+            self.problems.extend(delete::delete_listed(&mut root, &list.node));
         }
         self.given.extend(overrides::replace(&mut root, own));
         Ok(root)
     }
+}
+
+/// Returns a file that extends none.
+///
+/// # Errors
+/// The key is in a table: all of the spec that was meant is missing, which is not said, too.
+fn refuse_within(own: Table) -> Result<Table, Vec<Problem>> {
+    let within = own.entries.iter().find_map(|table| Some((table, table.node.value.as_table()?.get(KEY)?)));
+    let Some((table, entry)) = within else { return Ok(own) };
+    let message = format!("`{KEY}` is a key of the spec, not of `{}`", table.key);
+    Err(Problem::new(entry.key_span.place(), message).hint("write it before the first table").into())
 }
 
 /// The problem of a file at the key that names it.

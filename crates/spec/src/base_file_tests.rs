@@ -24,7 +24,7 @@ every_minutes = 1.0
 keep_last = 2
 "#;
 
-pub(super) struct Folder(TempDir);
+pub(super) struct Folder(pub TempDir);
 
 impl Folder {
     pub fn new(files: &[(&str, &str)]) -> Self {

@@ -1,6 +1,9 @@
 //! Keys that a file deletes of its base, and those that take the place of others.
 
-use super::base_file_tests::{BASE, Folder};
+use super::{
+    Loaded,
+    base_file_tests::{BASE, Folder},
+};
 
 /// `delete` is what `~KEY` is on the command line. It comes before the file's own keys, and ends axes with the keys that they sweep.
 #[test]
@@ -88,6 +91,46 @@ fn a_key_that_is_not_there_to_be_deleted_is_told() {
     "#);
 }
 
+#[test]
+fn lists_that_delete_nothing_and_keys_out_of_place_are_told() {
+    let folder = Folder::new(&[
+        ("base.toml", BASE),
+        ("twice.toml", "extends = 'base.toml'\ndelete = ['optimizer.sgd', 'optimizer.sgd.lr']\n"),
+        ("empty.toml", "extends = 'base.toml'\ndelete = []\n"),
+        ("within.toml", "[trainer]\nextends = 'base.toml'\n"),
+        ("lost.toml", "extends = 'none.toml'\nseed = 3\n"),
+    ]);
+    insta::assert_snapshot!(folder.read("twice.toml", &["optimizer.adam={lr=1}"]).unwrap_err(), @r#"
+    error: `optimizer.sgd.lr` is not there to be deleted
+     --> twice.toml:2:28
+      |
+    2 | delete = ['optimizer.sgd', 'optimizer.sgd.lr']
+      |                            ^^^^^^^^^^^^^^^^^^
+      |
+      = hint: `optimizer.sgd` before it deletes it: leave it out
+    "#);
+    insta::assert_snapshot!(folder.read("empty.toml", &[]).unwrap_err(), @r#"
+    error: `delete`: expected a list of keys, found an empty array
+     --> empty.toml:2:10
+      |
+    2 | delete = []
+      |          ^^
+      |
+      = hint: such as `delete = ["schedule"]`
+    "#);
+    insta::assert_snapshot!(folder.read("within.toml", &[]).unwrap_err(), @r#"
+    error: `extends` is a key of the spec, not of `trainer`
+     --> within.toml:2:1
+      |
+    2 | extends = 'base.toml'
+      | ^^^^^^^
+      |
+      = hint: write it before the first table
+    "#);
+    let keys = super::written(&folder.0.path().join("lost.toml")).unwrap();
+    assert_eq!(keys.keys().collect::<Vec<_>>(), ["seed"]);
+}
+
 /// The file's way to say which rows validate takes the place of the base's.
 #[test]
 fn one_way_to_validate_takes_the_place_of_another() {
@@ -113,6 +156,36 @@ fn one_way_to_validate_takes_the_place_of_another() {
         let folder = Folder::new(&[("base.toml", base), ("own.toml", &own), ("all.toml", &all)]);
         folder.assert_same("own.toml", "all.toml", &[]);
     }
+}
+
+/// A split that has no rows validate leaves the base's fraction, and the two are refused.
+#[test]
+fn a_split_without_validation_takes_no_place() {
+    let base = BASE.replace("target = \"y\"\n", "target = \"y\"\nvalidation_fraction = 0.3\n");
+    let whole = format!("{base}[sweep.grid]\n\"data.split\" = [{{ test = 0.1 }}, {{ validation = 0.1 }}]\n");
+    let folder = Folder::new(&[
+        ("base.toml", &base),
+        ("test.toml", "extends = 'base.toml'\n[data.split]\ntest = 0.1\n"),
+        ("seed.toml", "extends = 'base.toml'\n[data.split]\nseed = 3\n"),
+        ("whole.toml", &whole),
+    ]);
+    for (name, words) in [
+        ("test.toml", &[][..]),
+        ("seed.toml", &[]),
+        ("whole.toml", &[]),
+        ("base.toml", &["data.split.test=0.1"]),
+        ("base.toml", &["data.split={test=0.1}"]),
+        ("base.toml", &["data.split={test=0.1},{test=0.2,validation=0.1}"]),
+    ] {
+        let said = folder.read(name, words).unwrap_err();
+        let message = "error: `data.split`: `data.csv.validation_fraction` sets rows apart, too\n";
+        let hint = "= hint: keep one of the two: `~data.csv.validation_fraction` deletes it\n";
+        assert!(said.starts_with(message) && said.contains(hint), "{name} {words:?}: {said}");
+    }
+    let split = "data.split={test=0.1,validation=0.1}";
+    let taken = folder.text("base.toml", &[split]);
+    assert!(!taken.contains("validation_fraction"), "{taken}");
+    assert_eq!(folder.loaded("base.toml", &["data.split={validation=0.1},{validation=0.2}"]).count(), 2);
 }
 
 /// What is wrong is where the file has it, also if the base has such a table, too.
@@ -175,4 +248,37 @@ fn an_axis_within_what_is_set_whole_is_refused() {
         "ended.toml",
         &["name=ended", "~model.layers.0.linear.out_features", layers],
     );
+}
+
+/// What is deleted of a base leaves no gap: the indexes of the file, of one that extends it and of arguments are those of what it resolves to.
+#[test]
+fn indexes_are_those_of_the_spec_that_is_changed() {
+    let base = format!(
+        "{}[sweep.grid]\n\"model.layers.3.linear.bias\" = [true, false]\n",
+        BASE.replace("\"relu\", ", "\"relu\", \"tanh\", ")
+    );
+    let folder = Folder::new(&[
+        ("base.toml", &base),
+        ("own.toml", "extends = 'base.toml'\nname = 'base'\ndelete = ['model.layers.1']\n"),
+        ("next.toml", "extends = 'own.toml'\nname = 'base'\ndelete = ['model.layers.1']\n"),
+    ]);
+    let axes = |name: &str, words: &[&str]| {
+        let Loaded::Train(experiment) = folder.loaded(name, words) else { panic!("no training") };
+        // What a sweep's folder keeps is the same sweep.
+        let kept = Folder::new(&[("sweep.toml", &experiment.to_sweep_toml("base"))]);
+        let Loaded::Train(again) = kept.loaded("sweep.toml", &[]) else { panic!("no training") };
+        assert_eq!((again.hash8(), &again.axes), (experiment.hash8(), &experiment.axes), "{name} {words:?}");
+        experiment.axes
+    };
+    assert_eq!(axes("base.toml", &[]), ["model.layers.3.linear.bias"]);
+    assert_eq!(axes("own.toml", &[]), ["model.layers.2.linear.bias"]);
+    assert_eq!(axes("base.toml", &["~model.layers.1"]), ["model.layers.2.linear.bias"]);
+    assert_eq!(axes("next.toml", &[]), ["model.layers.1.linear.bias"]);
+    folder.assert_same("base.toml", "next.toml", &["~model.layers.1", "~model.layers.2"]);
+    folder.assert_same("own.toml", "next.toml", &["~model.layers.1"]);
+    let text = folder.text("own.toml", &["model.layers.1=sigmoid"]);
+    assert!(text.contains("\"sigmoid\"") && !text.contains("relu") && !text.contains("tanh"), "{text}");
+    let axes =
+        axes("own.toml", &["model.layers.2.linear.bias=true", "model.layers.0.linear.bias=true,false"]);
+    assert_eq!(axes, ["model.layers.0.linear.bias"]);
 }

@@ -173,7 +173,7 @@ fn not_a_table(value: &Value, parts: &[Part], span: Span) -> Box<Problem> {
 }
 
 /// Removes the value at `key`; `None` if it is not there. An array item leaves a gap so that later items keep
-/// their indexes; see [`Value::close_gaps`].
+/// their indexes; see [`super::gaps`].
 pub(super) fn remove(root: &mut Table, key: &Key) -> Option<Node> {
     let (last, way) = key.parts.split_last()?;
     let mut here = Spot::Table(root);

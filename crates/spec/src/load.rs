@@ -4,7 +4,7 @@ use std::{path::Path, sync::OnceLock};
 
 use super::{
     Kind, LabSpec, Launcher, Spec,
-    base_file::Files,
+    base_file::{Files, OF_FILES},
     diagnostic::{Failure, Sources},
     experiment::{Experiment, Found, TrialSpec, axes},
     folders::Folders,
@@ -81,11 +81,14 @@ pub fn read_refit(path: &Path, overrides: &[String], derived: usize) -> Result<L
     load_text(path, &folder_of(path), text, (overrides, derived))
 }
 
-/// The keys of a spec file, with those of the files that it extends; `None` where one of them cannot be read.
+/// The keys of a spec file, with those of the files that it extends, as far as these can be read.
 pub fn written(path: &Path) -> Option<toml::Table> {
-    let root = tree::parse_document(&read_text(path, false).ok()?, 0).ok()?;
+    let mut root = tree::parse_document(&read_text(path, false).ok()?, 0).ok()?;
     let mut files = Files::new(Sources::default(), &folder_of(path));
-    let root = files.extend(root, &mut vec![path.to_owned()]).ok()?;
+    match files.extend(root.clone(), &mut vec![path.to_owned()]) {
+        Ok(extended) => root = extended,
+        Err(_) => OF_FILES.iter().for_each(|key| drop(root.remove(key))),
+    }
     Value::Table(root).to_toml().try_into().ok()
 }
 
@@ -120,8 +123,7 @@ pub(super) fn load_text(
     let (mut keys, mut problems) = overrides::apply(&mut root, overrides);
     keys.extend(given);
     problems.extend(of_files);
-    let mut written = root.clone();
-    written.close_gaps();
+    let written = root.clone();
     let sweep = take_sweep(&mut root, &folders, &mut problems);
     let launcher = take_launcher(&mut root, &folders, &mut problems);
     sweep.check_overrides(&keys, &root, &mut problems);
@@ -177,8 +179,7 @@ fn kind_of(root: &Table) -> Kind {
 
 /// Removes `[sweep]` from the tree and reads it: trials have no such table.
 fn take_sweep(root: &mut Table, folders: &Folders, problems: &mut Vec<Problem>) -> Sweep {
-    let Some(mut entry) = root.remove("sweep") else { return Sweep::NONE };
-    entry.node.value.close_gaps();
+    let Some(entry) = root.remove("sweep") else { return Sweep::NONE };
     let written = entry.node.value.as_table().cloned().unwrap_or_default();
     let table = Table { entries: vec![entry] };
     let mut reading = Reading::new(folders);

@@ -2,15 +2,16 @@
 //! deletes. A file that extends another one deletes keys of it, and its own take their places, by the same rules.
 //!
 //! They change the tree before anything is read from it. So an override obeys the same rules as the file, and
-//! its mistakes are shown at the argument. An index counts the items of the array as written, whatever was
-//! deleted before. Two arguments that contradict each other are an error, like a key that a TOML file sets
+//! its mistakes are shown at the argument. An index counts the items of the array as written, whatever other
+//! arguments delete. Two arguments that contradict each other are an error, like a key that a TOML file sets
 //! twice: nobody knows which one was meant.
 
 use super::{
-    alternatives::alternatives,
+    alternatives::{alternatives, split_that_validates},
+    delete::delete,
+    gaps,
     key::{self, Key, Part},
     problem::Problem,
-    suggest,
     sweep::Space,
     tree::{Entry, Node, Span, Table, Value},
     typed::{is_swept, split_at_commas, value},
@@ -43,7 +44,9 @@ pub(super) fn apply(root: &mut Table, arguments: &[String]) -> (Vec<Key>, Vec<Pr
     }
     remove_alternatives(root, &given);
     let set = given.into_iter().filter(|given| given.axes.is_none()).map(|given| given.key);
-    (set.collect(), problems)
+    let mut set: Vec<Key> = set.collect();
+    problems.extend(gaps::close(root, &mut set));
+    (set, problems)
 }
 
 /// A key that an argument set or swept.
@@ -201,17 +204,39 @@ fn remove_axis(root: &mut Table, name: &str) -> bool {
     is_removed
 }
 
-/// Removes the axes of a key and of those in it, with their conditions. Returns whether there were some.
-fn remove_axes(root: &mut Table, name: &str) -> bool {
+/// Removes the axes of a key and of those in it, with their conditions, and these keys from `points`. Returns whether there were some.
+pub(super) fn remove_axes(root: &mut Table, name: &str) -> bool {
     let below = format!("{name}.");
     let swept: Vec<String> = AXES.iter().flat_map(|table| keys_in(root, table)).collect();
-    let is_in = |key: &&String| **key == name || key.starts_with(&below);
-    swept.iter().filter(is_in).map(|key| remove_axis(root, key)).filter(|removed| *removed).count() > 0
+    let is_in = |key: &String| *key == name || key.starts_with(&below);
+    let removed = swept.iter().filter(|key| is_in(key) && remove_axis(root, key)).count();
+    remove_from_points(root, is_in) || removed > 0
+}
+
+/// Removes keys from `points`, which end with their last key. Returns whether there were some.
+fn remove_from_points(root: &mut Table, is_removed: impl Fn(&String) -> bool) -> bool {
+    let Some(sweep) = root.get_mut("sweep").and_then(|entry| entry.node.value.as_table_mut()) else {
+        return false;
+    };
+    let points = sweep.get_mut("points").map(|entry| &mut entry.node.value);
+    let Some(Value::Array(points)) = points else { return false };
+    let (mut before, mut left) = (0, 0);
+    for point in points.iter_mut().filter_map(|point| point.value.as_table_mut()) {
+        before += point.entries.len();
+        point.entries.retain(|entry| !is_removed(&entry.key));
+        left += point.entries.len();
+    }
+    if left == 0 && before > 0 {
+        sweep.remove("points");
+    }
+    left < before
 }
 
 /// Removes the alternatives to what arguments set or sweep, unless an argument gives them, too: the reader reports those.
 fn remove_alternatives(root: &mut Table, given: &[Given]) {
-    for other in given.iter().flat_map(|own| alternatives(&own.key)) {
+    let split = split_that_validates(root, given);
+    let keys = given.iter().map(|own| &own.key).chain(&split);
+    for other in keys.flat_map(alternatives) {
         let name = other.dotted();
         if given.iter().any(|given| given.key.dotted() == name || other.is_above(&given.key)) {
             continue;
@@ -313,59 +338,5 @@ fn sweep(root: &mut Table, given: &Given, axis: Node) {
     }
     if let Some(axes) = axes(root, table) {
         axes.insert(&given.key.dotted(), span, axis);
-    }
-}
-
-/// The key of those that a file deletes of the one that it extends.
-pub(super) const DELETE: &str = "delete";
-
-/// Deletes the keys that a file lists of the one that it extends.
-pub(super) fn delete_listed(root: &mut Table, list: &Node) -> Vec<Problem> {
-    let expected = |node: &Node| {
-        let found = node.value.found();
-        let message = format!("`{DELETE}`: expected a list of keys, found {found}");
-        Problem::new(node.span.place(), message).hint("such as `delete = [\"schedule\"]`")
-    };
-    let Value::Array(items) = &list.value else { return vec![expected(list)] };
-    let delete = |item: &Node| match &item.value {
-        Value::String(name) => delete(root, &Key::parse_at(name, item.span)?),
-        _ => Err(Box::new(expected(item))),
-    };
-    items.iter().map(delete).filter_map(Result::err).map(|problem| *problem).collect()
-}
-
-/// Deletes a key with the axes that sweep it, or a key in it.
-fn delete(root: &mut Table, key: &Key) -> Result<(), Box<Problem>> {
-    let was_swept = remove_axes(root, &key.dotted());
-    if key::remove(root, key).is_some() || was_swept {
-        return Ok(());
-    }
-    let name = key.dotted();
-    let place = key.place();
-    if key::is_gap(root, key) {
-        let message = format!("`{name}` has been deleted already");
-        return Err(Problem::new(place, message).hint("indexes mean the spec as it is written").into());
-    }
-    let (mark, absent) = match key.span().is_some_and(Span::is_argument) {
-        true => ("~", None),
-        false => ("", Some("the spec that it extends does not set it: leave it out")),
-    };
-    let mut problem = Problem::new(place, format!("`{name}` is not there to be deleted"));
-    let mut written = Vec::new();
-    list_keys("", root, &mut written);
-    // A table that contains the key is not a different spelling of it.
-    let others = written.iter().map(String::as_str).filter(|other| !name.starts_with(&format!("{other}.")));
-    let near = suggest::nearest(&name, others).map(|near| format!("did you mean `{mark}{near}`?"));
-    problem.hint = near.or(absent.map(str::to_owned));
-    Err(problem.into())
-}
-
-fn list_keys(above: &str, table: &Table, out: &mut Vec<String>) {
-    for entry in &table.entries {
-        let name = if above.is_empty() { entry.key.clone() } else { format!("{above}.{}", entry.key) };
-        if let Value::Table(inner) = &entry.node.value {
-            list_keys(&name, inner, out);
-        }
-        out.push(name);
     }
 }

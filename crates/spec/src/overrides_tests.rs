@@ -9,7 +9,6 @@ fn applied(file: &str, arguments: &[&str]) -> (String, Vec<String>) {
     let mut root = tree::parse_document(file, 0).unwrap();
     let arguments: Vec<String> = arguments.iter().map(|s| s.to_string()).collect();
     let (_, problems) = apply(&mut root, &arguments);
-    root.close_gaps();
     (Value::Table(root).to_toml().to_string(), problems.into_iter().map(|p| p.message).collect())
 }
 
@@ -190,4 +189,42 @@ fn mistakes_are_told() {
     // Both arguments are rejected, so the second is not a repetition of the first.
     assert_eq!(reported(&["seed=18446744073709551616", "seed=1,18446744073709551616"]), [large; 2]);
     assert_eq!(reported(&["=1", "a b=1"]), ["`` is not a key", "`a b` is not a key"]);
+}
+
+/// Of the items that stay, swept keys mean the same as before.
+#[test]
+fn axes_keep_their_items() {
+    let file = "l = ['a', 'b', { d = [1, 2, 3] }, 'c']
+sweep = { grid = { \"l.0\" = ['x', 'y'], \"l.2.d.2\" = [8, 9] }, points = [{ \"l.3\" = 'z', s = 1 }], \
+                exclude = [{ \"l.3\" = 'z' }], when = { \"l.2.d.2\" = { \"l.3\" = 'z', \"l.0\" = 'x' } } }";
+    assert_eq!(
+        applied(file, &["~l.1", "~l.2.d.0", "l.2.d.1=5,6"]),
+        (
+            "{ l = [\"a\", { d = [2, 3] }, \"c\"], sweep = { grid = { \"l.0\" = [\"x\", \"y\"], \"l.1.d.1\" = [8, 9], \
+             \"l.1.d.0\" = [5, 6] }, points = [{ \"l.2\" = \"z\", s = 1 }], exclude = [{ \"l.2\" = \"z\" }], when = { \
+             \"l.1.d.1\" = { \"l.2\" = \"z\", \"l.0\" = \"x\" } } } }"
+                .to_owned(),
+            vec![]
+        )
+    );
+    let file = "l = ['a', 'b', 'c']";
+    let gone = ["`l.1` has been deleted already".to_owned()];
+    assert_eq!(applied(file, &["~l.1", "l.1=x,y"]).1, gone);
+    let far = r#"{ l = ["a", "c"], sweep = { grid = { "l.3" = ["x", "y"] } } }"#;
+    assert_eq!(applied(file, &["~l.1", "l.3=x,y"]), (far.to_owned(), vec![]));
+}
+
+/// `~KEY` ends what `points` has of it, as it ends axes.
+#[test]
+fn a_deleted_key_is_in_no_point() {
+    let file = "o = { a = { lr = 1 }, b = { lr = 2 } }
+sweep = { points = [{ \"o.a.lr\" = 1, s = 1 }, { \"o.a.lr\" = 2, s = 2 }] }";
+    for words in [&["~o.a"][..], &["~o.a.lr", "~o.a"]] {
+        assert_eq!(
+            applied(file, words),
+            ("{ o = { b = { lr = 2 } }, sweep = { points = [{ s = 1 }, { s = 2 }] } }".to_owned(), vec![])
+        );
+    }
+    let none = "{ o = { b = { lr = 2 } }, sweep = {} }";
+    assert_eq!(applied(file, &["~o.a", "~s"]), (none.to_owned(), vec![]));
 }

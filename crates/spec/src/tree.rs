@@ -62,8 +62,7 @@ pub(super) enum Value {
     Datetime(String),
     Array(Vec<Node>),
     Table(Table),
-    /// An array item that an override deleted. It stays until all overrides and axes are applied, so that
-    /// their indexes refer to the spec as written.
+    /// An array item that was deleted; see [`super::gaps`].
     Deleted,
 }
 
@@ -127,6 +126,14 @@ impl Value {
     }
 
     pub fn as_table(&self) -> Option<&Table> {
+        if let Self::Table(table) = self { Some(table) } else { None }
+    }
+
+    pub fn as_items(&self) -> Option<&[Node]> {
+        if let Self::Array(items) = self { Some(items) } else { None }
+    }
+
+    pub fn as_table_mut(&mut self) -> Option<&mut Table> {
         if let Self::Table(table) = self { Some(table) } else { None }
     }
 

@@ -36,7 +36,6 @@ impl<S> Experiment<S> {
     /// The spec as written, with all overrides applied and absolute paths, without `[sweep]` and `[launcher]`.
     pub(in super::super) fn base_as_written(&self) -> Table {
         let mut base = self.points.base.clone();
-        base.close_gaps();
         for key in ["data", "model"] {
             if let Some(entry) = base.get_mut(key) {
                 make_absolute(&mut entry.node.value, &self.points.folders);

@@ -40,7 +40,7 @@ use super::{
     problem::{Location, Problem},
     read_seed,
     reader::{Fields, Item, Read},
-    tree::{Entry, Node, Span, Table, Value},
+    tree::{Node, Span, Table, Value},
 };
 
 /// Schema text of the table.
@@ -239,8 +239,7 @@ impl Sweep {
         if self.tpe.is_some() { trials.min(tpe::STARTUP) } else { trials }
     }
 
-    /// Sets the values of a point in a copy of the spec, then closes the gaps that deletions left. A value
-    /// that cannot be set is reported and skipped.
+    /// Sets the values of a point in a copy of the spec. A value that cannot be set is reported and skipped.
     pub(super) fn apply(&self, base: &Table, values: &[Option<&Node>]) -> (Table, Vec<Problem>) {
         let (mut tree, mut problems) = (base.clone(), Vec::new());
         for (key, value) in self.keys().zip(values) {
@@ -250,7 +249,6 @@ impl Sweep {
                 problems.push(*problem);
             }
         }
-        tree.close_gaps();
         (tree, problems)
     }
 
@@ -298,7 +296,9 @@ impl Sweep {
                 let axis = axis.dotted();
                 let message = format!("`{name}` would be replaced by every value of the axis `{axis}`");
                 let hint = match (is_argument, axis == name) {
-                    (true, true) => format!("leave the argument out, or take `{name}` out of `sweep.points`"),
+                    (true, true) => {
+                        format!("leave the argument out, or end the axis by `~{name}` before it")
+                    }
                     (true, false) => format!("set `{axis}` instead, or change the values of the axis"),
                     (false, _) => "leave it out, or give the axis anew in this file's `[sweep]`".to_owned(),
                 };
@@ -311,29 +311,15 @@ impl Sweep {
             if let Some(axis) = self.keys().find(is_within).filter(|_| is_argument || !is_table) {
                 let own = axis.dotted();
                 let message = format!("`{name}` is set as a whole, and the axis `{own}` would change it");
-                let hint = match (self.is_of_points(axis), is_argument) {
-                    (true, _) => format!("leave it out, or take `{own}` out of `sweep.points`"),
-                    (false, true) => format!("leave it out, or end the axis by `~{own}` before it"),
-                    (false, false) => format!("leave it out, or end the axis by `delete = [\"{own}\"]`"),
+                let hint = match is_argument {
+                    true => format!("leave it out, or end the axis by `~{own}` before it"),
+                    false => format!("leave it out, or end the axis by `delete = [\"{own}\"]`"),
                 };
                 let mut problem = Problem::new(key.place(), message).hint(hint);
                 problem.related.push((axis.place(), "swept here".to_owned()));
                 problems.push(problem);
             }
         }
-    }
-
-    /// Whether a swept key is one of `points`.
-    fn is_of_points(&self, key: &Key) -> bool {
-        let Some(Value::Array(points)) = self.written.get("points").map(|entry| &entry.node.value) else {
-            return false;
-        };
-        let (first, span) = (points.first().and_then(|point| point.value.as_table()), key.span());
-        let holds = |own: &Entry, span: Span| {
-            own.key_span.source == span.source
-                && (own.key_span.start..=own.key_span.end).contains(&span.start)
-        };
-        first.zip(span).is_some_and(|(first, span)| first.entries.iter().any(|own| holds(own, span)))
     }
 }
 
