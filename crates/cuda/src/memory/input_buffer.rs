@@ -90,8 +90,8 @@ impl<T> Slots<T> {
 
     /// Has the next upload wait for what is in the stream of steps now: all that reads the memory that was current before, and
     /// the counters of the block that is about to begin. An engine that copies to the GPU takes one copy at a time: an upload that
-    /// might begin with those counters could keep the block waiting until it ends. Of the blocks of one chunk, that is the first:
-    /// where rows are written often enough to need more, the later ones may wait.
+    /// might begin with those counters could keep the block waiting until it ends. Where a chunk takes several
+    /// blocks, only the first one is sure not to wait.
     fn release(&mut self, steps: &Stream) -> Result<(), DeviceError> {
         let Some(both) = &mut self.both else { return Ok(()) };
         let before = &mut both[1 - self.current];
