@@ -63,7 +63,7 @@ fn chunks_are_counted_where_they_are() {
     let validation = 3_000 * 404;
     // Index and position of each row of a device's share, plus a second copy of the index, for sorting. All validation rows fit
     // into one chunk.
-    let holds = |rows| 203_000 * 4 + 3 * rows * 404 + validation + 12 * (rows / 2 + 1_500);
+    let holds = |rows: u64| 203_000 * 4 + 3 * rows * 404 + validation + 12 * (rows / 2 + 1_500);
     let (train, held) = (20_000 * 404, holds(20_000));
     let shuffled = two(true, "data.shuffle=true", MUCH).expect("it fits");
     let chunks = shuffled.chunks.expect("chunks");

@@ -175,7 +175,7 @@ impl FeatureFit {
     /// unknown and may be.
     fn places(&self, table: &Table, may_be: bool) -> Result<Vec<Vec<Option<usize>>>, Vec<Problem>> {
         let (Table { text, columns, missing, .. }, mut problems) = (table, Vec::new());
-        let find = |fit: &Categorical, word: &str| fit.find(word, missing.decimal());
+        let find = |fit: &Categorical, word: &str| fit.find(word, missing.decimal);
         let mut all = Vec::new();
         for ((fit, words), &column) in
             self.categorical.iter().zip(&table.categorical).zip(&columns.categorical)
