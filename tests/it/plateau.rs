@@ -141,6 +141,51 @@ fn a_final_model_without_validations_has_no_plateau() {
     assert_eq!(rates_of_epochs(&last), rates[..best]);
 }
 
+/// Where one `multi_step` cannot do as the plateau did, the hint says where the rate fell, and no more.
+#[test]
+fn a_plateau_that_no_multi_step_repeats_is_told_by_its_falls() {
+    let plateau = "{ factor = 0.5, patience = 0, threshold = 0.5, cooldown = 1";
+    let chain = format!("schedule.chain=[{{ steps = 2, linear = {{}} }}, {{ plateau = {plateau} }} }}]");
+    for (schedule, key, unit, way) in [
+        (
+            format!("schedule.plateau={plateau}, min_lr = 0.02 }}"),
+            "schedule.plateau",
+            "epoch",
+            "and that of the run fell, not always to 0.5 of what it was",
+        ),
+        (
+            chain,
+            "schedule.chain",
+            "step",
+            "and a stage of a chain counts its own steps; the rate fell by those of the run",
+        ),
+    ] {
+        let place = Sandbox::new(SPEC);
+        let run = place.run(&[&schedule, "logging.metrics=[loss,lr]", "trainer.max_epochs=12"]).ended_by(0);
+        let best: u64 = run.summary("best_epoch").parse().unwrap();
+        let train = run.metrics().only("split", "train");
+        let number = |name: &str| -> Vec<f64> {
+            train.column(name).iter().map(|cell| cell.parse().unwrap()).collect()
+        };
+        let [epochs, steps, rates] = ["epoch", "step", "lr"].map(number);
+        let falls =
+            (1..rates.len()).filter(|row| rates[*row] < rates[row - 1] && epochs[row - 1] < best as f64);
+        let falls: Vec<String> = falls
+            .map(|row| if unit == "epoch" { epochs[row - 1] } else { steps[row - 1] }.to_string())
+            .collect();
+        assert!(falls.len() > 1, "{best} {rates:?}");
+        let (last, rest) = falls.split_last().unwrap();
+        let refit = place.runner(&["refit", run.0.to_str().unwrap(), "-q"]);
+        let wanted = format!(
+            "error: `{key}`: a plateau follows validations, and the final model has none\n  = hint: `'~schedule'` after RUN \
+             trains at a constant rate, {way}, after {unit}s {} and {last}; the plateau stays if rows validate: set aside some, \
+             such as `data.synthetic_regression.validation_rows = 1000`\n",
+            rest.join(", ")
+        );
+        assert_eq!((refit.code, refit.stderr.as_str()), (Some(2), wanted.as_str()));
+    }
+}
+
 /// With rows that validate after all, the final model has a plateau as the run has.
 #[test]
 fn a_final_model_with_validations_keeps_the_plateau() {

@@ -80,7 +80,7 @@ pub use model::{Init, Layer, Linear, Loss, Model, Parameter};
 pub use monitor::Monitor;
 pub use optimizer::*;
 pub use problem::{Location, Problem};
-pub use refit::{Length, Refit, path_override, with_full_paths};
+pub use refit::{Length, RateFall, Refit, path_override, with_full_paths};
 pub use replaced::replaced;
 pub use schedule::{
     Anneal, Cosine, Curve, Exponential, Interval, LinearRamp, MultiStep, OneCycle, Plateau, Rule, Schedule,

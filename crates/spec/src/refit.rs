@@ -33,6 +33,25 @@ impl fmt::Display for Length {
     }
 }
 
+/// A reduction of the learning rate, after a step and its epoch.
+#[derive(Clone, Copy, Debug)]
+pub struct RateFall {
+    /// The epoch, from 1.
+    pub epoch: u64,
+    /// The step, from 1.
+    pub step: u64,
+    /// The rate before and after it, to the digits of f32.
+    pub rates: [f64; 2],
+}
+
+impl RateFall {
+    /// Whether the rate after it is `factor` times that before: `min_lr` may have kept it higher.
+    fn is_by(&self, factor: f64) -> bool {
+        let [before, after] = self.rates;
+        (after - before * factor).abs() <= 1e-6 * after.abs()
+    }
+}
+
 /// A final model of the run with a resolved spec.
 pub struct Refit<'a> {
     /// The resolved spec of the run.
@@ -43,8 +62,8 @@ pub struct Refit<'a> {
     pub length: Length,
     /// The run's steps in an epoch, if each had as many.
     pub steps_per_epoch: Option<u64>,
-    /// After which epochs and steps a plateau reduced the run's rate.
-    pub falls: &'a [[u64; 2]],
+    /// Where a plateau reduced the run's rate.
+    pub falls: &'a [RateFall],
     /// Whether it trains on the test rows, too.
     pub tests: bool,
     /// Whether the overrides have rows validate.
@@ -118,9 +137,13 @@ impl Refit<'_> {
             Length::Epochs(end) | Length::Steps(end) if !self.has_given_length() => end,
             _ => u64::MAX,
         };
-        let mut falls: Vec<u64> = self.falls.iter().map(|fall| fall[usize::from(by_steps)]).collect();
+        let place = |fall: &RateFall| if by_steps { fall.step } else { fall.epoch };
+        let within: Vec<&RateFall> = self.falls.iter().filter(|fall| place(fall) < end).collect();
+        // A stage of a chain counts steps.
+        let by_steps = by_steps || matches!(self.spec.schedule.rule, Rule::Chain { .. });
+        let place = |fall: &RateFall| if by_steps { fall.step } else { fall.epoch };
+        let mut falls: Vec<u64> = within.iter().map(|fall| place(fall)).collect();
         falls.dedup();
-        falls.retain(|fall| *fall < end);
         let listed = |and: &str| {
             let falls: Vec<String> = falls.iter().map(u64::to_string).collect();
             falls.split_last().map_or_else(String::new, |(last, rest)| match rest {
@@ -130,9 +153,14 @@ impl Refit<'_> {
         };
         let (unit, interval) = if by_steps { ("step", "") } else { ("epoch", "interval = \"epoch\", ") };
         let (gamma, milestones) = (plateau.factor, listed(", "));
+        let is_by_factor = falls.len() == within.len() && within.iter().all(|fall| fall.is_by(gamma));
         let way = match (&falls[..], &self.spec.schedule.rule) {
+            ([], Rule::Chain { .. }) => "and the run's plateau reduced nothing for as long".to_owned(),
             ([], _) => "as that of the run was for as long".to_owned(),
-            (_, Rule::Chain { .. }) => "and a `multi_step` at the end of the chain reduces it".to_owned(),
+            (_, Rule::Chain { .. }) => {
+                "and a stage of a chain counts its own steps; the rate fell by those of the run".to_owned()
+            }
+            _ if !is_by_factor => format!("and that of the run fell, not always to {gamma:?} of what it was"),
             _ => format!(
                 "and `'schedule={{ {interval}multi_step = {{ milestones = [{milestones}], gamma = {gamma:?} }} }}'` reduces it \
                  as it fell in the run"

@@ -1,9 +1,9 @@
 //! Schedules that are as long as their runs: a length that nobody chose tells no setting from another.
 
-use std::{collections::BTreeSet, path::Path};
+use std::path::Path;
 
 use super::run::Run;
-use crate::host::read_text;
+use crate::{host::read_text, spec::RateFall};
 
 /// Keys of lengths, at the end of `schedule.` or of `schedule.chain.1.`.
 const LENGTHS: [&str; 2] = ["cosine.t_max", "one_cycle.total_steps"];
@@ -13,17 +13,22 @@ pub fn steps_per_epoch(folder: &Path) -> Option<u64> {
     Run::read_or_report(folder, &mut None).steps_per_epoch()
 }
 
-/// After which epochs and steps a plateau reduced the rate of the run in a folder, as its log has it. What a resumed run took again
-/// counts once.
-pub fn rate_falls(folder: &Path) -> Vec<[u64; 2]> {
+/// Where a plateau reduced the rate of the run in a folder, as its log has it. What a resumed run took again counts once.
+pub fn rate_falls(folder: &Path) -> Vec<RateFall> {
     let log = read_text(&folder.join("run.log")).unwrap_or_default();
     let of_line = |line: &str| {
-        let (place, _) = line.split_once(": the learning rate falls from ")?;
+        let (place, rest) = line.split_once(": the learning rate falls from ")?;
+        let (before, rest) = rest.split_once(" to ")?;
+        let rate = |text: &str| text.parse().ok();
+        let rates = [rate(before)?, rate(rest.split_once(':')?.0)?];
         let (epoch, step) = place.split_once("epoch ")?.1.split_once(", step ")?;
         let number = |text: &str| text.replace(',', "").parse().ok();
-        Some([number(epoch)?, number(step)?])
+        Some(RateFall { epoch: number(epoch)?, step: number(step)?, rates })
     };
-    log.lines().filter_map(of_line).collect::<BTreeSet<_>>().into_iter().collect()
+    let mut falls: Vec<RateFall> = log.lines().filter_map(of_line).collect();
+    falls.sort_by_key(|fall| fall.step);
+    falls.dedup_by_key(|fall| fall.step);
+    falls
 }
 
 impl Run {
