@@ -77,3 +77,8 @@ pub(super) fn split_that_validates(root: &Table, given: &[Given]) -> Option<Key>
     };
     Key::parse_at("data.split.validation", own.key.span()?).ok().filter(|_| validates)
 }
+
+/// Whether this is the split of a spec that has test rows: they would be among those that train and validate.
+pub(super) fn sets_test_rows_apart(root: &Table, name: &str) -> bool {
+    name == "data.split" && key::find(root, ["data", "split", "test"].into_iter()).is_some()
+}
