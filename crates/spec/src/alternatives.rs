@@ -8,8 +8,8 @@ use super::{
     devices::Request,
     key::{self, Key, dotted},
     lab::Operands,
-    overrides::Given,
     reader::Choices,
+    swept_keys::Given,
     trainer::ValidateEvery,
     tree::{Table, Value},
 };

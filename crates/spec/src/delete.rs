@@ -3,9 +3,9 @@
 use super::{
     gaps,
     key::{self, Key},
-    overrides::remove_axes,
     problem::Problem,
     suggest,
+    swept_keys::remove_axes,
     tree::{Node, Span, Table, Value},
 };
 

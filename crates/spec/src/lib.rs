@@ -54,6 +54,7 @@ mod short_values;
 mod spec_text;
 mod suggest;
 mod sweep;
+mod swept_keys;
 mod tables;
 pub mod templates;
 mod trainer;

@@ -13,6 +13,7 @@ use super::{
     key::{self, Key, Part},
     problem::Problem,
     sweep::Space,
+    swept_keys::{AXES, Given, axes, axis_of, remove_axes, remove_axis},
     tree::{Entry, Node, Span, Table, Value},
     typed::{is_swept, split_at_commas, value},
 };
@@ -47,27 +48,6 @@ pub(super) fn apply(root: &mut Table, arguments: &[String]) -> (Vec<Key>, Vec<Pr
     let mut set: Vec<Key> = set.collect();
     problems.extend(gaps::close(root, &mut set));
     (set, problems)
-}
-
-/// A key that an argument set or swept.
-pub(super) struct Given {
-    pub key: Key,
-    /// The table of `[sweep]` that holds its axis, where it is swept.
-    pub axes: Option<&'static str>,
-}
-
-/// The tables of `[sweep]` that hold axes.
-const AXES: [&str; 2] = ["grid", "zip"];
-
-/// The key that an axis sweeps, and its table: `seed` and `grid` for `sweep.grid.seed`.
-pub(super) fn axis_of(key: &Key) -> Option<(Key, &'static str)> {
-    let [sweep, table, axis @ ..] = &key.parts[..] else { return None };
-    let table = AXES.into_iter().find(|name| sweep.text == "sweep" && table.text == *name)?;
-    match axis {
-        [] => None,
-        [axis] => Some((Key::parse_at(&axis.text, key.span()?).ok()?, table)),
-        axis => Some((Key { parts: axis.to_vec() }, table)),
-    }
 }
 
 /// The axes in a table that `key` is set to: `sweep`, or one of [`AXES`].
@@ -177,59 +157,6 @@ fn apply_one(root: &mut Table, text: &str, whole: Span, given: &[Given]) -> Resu
     let axis = Node { span: Span { start, ..whole }, value: Value::Array(values) };
     sweep(root, &new, axis);
     Ok(vec![new])
-}
-
-fn axes<'a>(root: &'a mut Table, name: &str) -> Option<&'a mut Table> {
-    let Value::Table(sweep) = &mut root.get_mut("sweep")?.node.value else { return None };
-    let Value::Table(axes) = &mut sweep.get_mut(name)?.node.value else { return None };
-    Some(axes)
-}
-
-/// The keys of the axes in a table.
-fn keys_in(root: &mut Table, table: &str) -> Vec<String> {
-    axes(root, table).map_or_else(Vec::new, |axes| axes.entries.iter().map(|axis| axis.key.clone()).collect())
-}
-
-/// Removes the axis of a key and its condition. Returns whether there was one.
-fn remove_axis(root: &mut Table, name: &str) -> bool {
-    let removed = AXES.map(|table| axes(root, table).and_then(|axes| axes.remove(name)));
-    let is_removed = removed.iter().any(Option::is_some);
-    if let Some(when) = axes(root, "when").filter(|_| is_removed)
-        && when.remove(name).is_some()
-        && when.entries.is_empty()
-        && let Some(Value::Table(sweep)) = root.get_mut("sweep").map(|entry| &mut entry.node.value)
-    {
-        sweep.remove("when");
-    }
-    is_removed
-}
-
-/// Removes the axes of a key and of those in it, with their conditions, and these keys from `points`. Returns whether there were some.
-pub(super) fn remove_axes(root: &mut Table, name: &str) -> bool {
-    let below = format!("{name}.");
-    let swept: Vec<String> = AXES.iter().flat_map(|table| keys_in(root, table)).collect();
-    let is_in = |key: &String| *key == name || key.starts_with(&below);
-    let removed = swept.iter().filter(|key| is_in(key) && remove_axis(root, key)).count();
-    remove_from_points(root, is_in) || removed > 0
-}
-
-/// Removes keys from `points`, which end with their last key. Returns whether there were some.
-fn remove_from_points(root: &mut Table, is_removed: impl Fn(&String) -> bool) -> bool {
-    let Some(sweep) = root.get_mut("sweep").and_then(|entry| entry.node.value.as_table_mut()) else {
-        return false;
-    };
-    let points = sweep.get_mut("points").map(|entry| &mut entry.node.value);
-    let Some(Value::Array(points)) = points else { return false };
-    let (mut before, mut left) = (0, 0);
-    for point in points.iter_mut().filter_map(|point| point.value.as_table_mut()) {
-        before += point.entries.len();
-        point.entries.retain(|entry| !is_removed(&entry.key));
-        left += point.entries.len();
-    }
-    if left == 0 && before > 0 {
-        sweep.remove("points");
-    }
-    left < before
 }
 
 /// Removes the alternatives to what arguments set or sweep, unless an argument gives them, too, or test rows would be lost: the reader

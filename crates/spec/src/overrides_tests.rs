@@ -191,7 +191,7 @@ fn mistakes_are_told() {
     assert_eq!(reported(&["=1", "a b=1"]), ["`` is not a key", "`a b` is not a key"]);
 }
 
-/// Of the items that stay, swept keys mean the same as before.
+/// Swept keys of items that stay mean the same as before.
 #[test]
 fn axes_keep_their_items() {
     let file = "l = ['a', 'b', { d = [1, 2, 3] }, 'c']

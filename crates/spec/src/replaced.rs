@@ -2,7 +2,8 @@
 
 use super::{
     key::Key,
-    overrides::{Given, axis_of, taken_back},
+    overrides::taken_back,
+    swept_keys::{Given, axis_of},
     tree::Span,
     typed::{is_swept, split_at_commas},
 };
