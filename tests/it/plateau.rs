@@ -146,14 +146,16 @@ fn a_final_model_without_validations_has_no_plateau() {
 fn a_plateau_that_no_multi_step_repeats_is_told_by_its_falls() {
     let plateau = "{ factor = 0.5, patience = 0, threshold = 0.5, cooldown = 1";
     let chain = format!("schedule.chain=[{{ steps = 2, linear = {{}} }}, {{ plateau = {plateau} }} }}]");
-    for (schedule, key, unit, way) in [
+    for (lr, schedule, key, unit, way) in [
         (
+            "0.05",
             format!("schedule.plateau={plateau}, min_lr = 0.02 }}"),
             "schedule.plateau",
             "epoch",
             "and that of the run fell, not always to 0.5 of what it was",
         ),
         (
+            "0.02",
             chain,
             "schedule.chain",
             "step",
@@ -161,7 +163,9 @@ fn a_plateau_that_no_multi_step_repeats_is_told_by_its_falls() {
         ),
     ] {
         let place = Sandbox::new(SPEC);
-        let run = place.run(&[&schedule, "logging.metrics=[loss,lr]", "trainer.max_epochs=12"]).ended_by(0);
+        let lr = format!("optimizer.adam.lr={lr}");
+        let run =
+            place.run(&[&schedule, &lr, "logging.metrics=[loss,lr]", "trainer.max_epochs=12"]).ended_by(0);
         let best: u64 = run.summary("best_epoch").parse().unwrap();
         let train = run.metrics().only("split", "train");
         let number = |name: &str| -> Vec<f64> {
