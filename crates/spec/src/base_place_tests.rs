@@ -136,8 +136,8 @@ fn lists_that_delete_nothing_and_keys_out_of_place_are_told() {
 fn one_way_to_validate_takes_the_place_of_another() {
     let source = |more: &str| BASE.replace("target = \"y\"\n", &format!("target = \"y\"\n{more}"));
     let fraction = source("validation_fraction = 0.3\n");
-    let split = source("[data.split]\nvalidation = 0.3\ntest = 0.1\n");
-    let folds = source("[data]\nfolds = 3\nfold = 1\nsplit.test = 0.1\n");
+    let split = source("[data.split]\nvalidation = 0.3\nseed = 1\n");
+    let folds = source("[data]\nfolds = 3\nfold = 1\n");
     let other = source("validation_path = 'b.csv'\n");
     for (base, own, left) in [
         (&fraction, "[data]\nfolds = 5\nfold = 0\n", &["~data.csv.validation_fraction"][..]),
@@ -148,7 +148,7 @@ fn one_way_to_validate_takes_the_place_of_another() {
         (&split, "[data.csv]\nvalidation_fraction = 0.1\n", &["~data.split"]),
         (&split, "[data]\nfolds = 5\nfold = 0\n", &["~data.split.validation"]),
         (&folds, "[data.split]\nvalidation = 0.1\n", &["~data.folds", "~data.fold"]),
-        (&folds, "data.csv.validation_fraction = 0.1\n", &["~data.split", "~data.folds", "~data.fold"]),
+        (&folds, "data.csv.validation_fraction = 0.1\n", &["~data.folds", "~data.fold"]),
     ] {
         let own = format!("extends = 'base.toml'\nname = 'base'\n{own}");
         let named = left.iter().map(|key| format!("'{}'", &key[1..])).collect::<Vec<_>>().join(", ");
@@ -168,11 +168,19 @@ fn a_split_without_validation_takes_no_place() {
         ("test.toml", "extends = 'base.toml'\n[data.split]\ntest = 0.1\n"),
         ("seed.toml", "extends = 'base.toml'\n[data.split]\nseed = 3\n"),
         ("whole.toml", &whole),
+        (
+            "tested.toml",
+            "extends = 'base.toml'\ndelete = ['data.csv.validation_fraction']\n[data.split]\nvalidation = 0.2\ntest = 0.1\n",
+        ),
+        ("top.toml", "extends = 'tested.toml'\n[data.csv]\nvalidation_fraction = 0.1\n"),
     ]);
     for (name, words) in [
         ("test.toml", &[][..]),
         ("seed.toml", &[]),
         ("whole.toml", &[]),
+        // Rows set aside for a test are not lost, either.
+        ("top.toml", &[]),
+        ("tested.toml", &["data.csv.validation_fraction=0.1"]),
         ("base.toml", &["data.split.test=0.1"]),
         ("base.toml", &["data.split={test=0.1}"]),
         ("base.toml", &["data.split={test=0.1},{test=0.2,validation=0.1}"]),
