@@ -80,6 +80,5 @@ pub(super) fn split_that_validates(root: &Table, given: &[Given]) -> Option<Key>
 
 /// Whether this is the split of a spec that has test rows: they would be among those that train and validate.
 pub(super) fn sets_test_rows_apart(root: &Table, name: &str) -> bool {
-    name == "data.split"
-        && key::find(root, ["data", "split", "test"].into_iter()).is_some_and(|(_, is_whole)| is_whole)
+    name == "data.split" && key::is_written(root, "data.split.test")
 }
