@@ -90,7 +90,7 @@ struct Device {
 struct Event {
     double ms = -1;
     Stream* stream = nullptr;
-    std::string last;      // of the stream's work, when it was recorded
+    std::string last;      // the last work in the stream when it was recorded
     unsigned long ticket = 0, mark = 0, works = 0;
     Graph* capture = nullptr;
     Stream* captured_from = nullptr;   // in a capture: its stream, that stream's nodes, and when replayed its ticket

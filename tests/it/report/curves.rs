@@ -96,7 +96,7 @@ fn a_run_that_goes_on_says_where_it_is() {
     assert!(parts[3].starts_with("about ") && parts[3].ends_with(" left"), "{verdict}");
 }
 
-/// Of a sweep that goes on: the best so far, how far all trials are, how long still, and whose the curves are.
+/// The page of a sweep under way says which trial is best so far, how far all are, how long they still take, and whose the curves are.
 #[test]
 fn a_sweep_that_goes_on_says_where_it_is() {
     let place = Sandbox::new(SWEEP);

@@ -159,7 +159,7 @@ fn each_run_is_with_its_task() {
     assert!(verdicts[0].starts_with("best: #2 lr 2, train loss 0.4000"), "{}", &verdicts[0][..80]);
 }
 
-/// Tasks of one name are told apart by their runs.
+/// Where two tasks have one name, their titles have the numbers of their runs.
 #[test]
 fn tasks_of_one_name() {
     let place = Sandbox::new("");
