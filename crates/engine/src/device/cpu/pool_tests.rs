@@ -140,6 +140,7 @@ fn what_a_slow_member_leaves_is_done_by_others() {
         let mut turns = unsafe { all.pool.enter(&all.arena, token.member()) };
         let first = turns.next(|| token.is_lost())?.expect("its own first tile");
         assert_eq!((first.turn().pass, first.turn().tile), (0, own));
+        token.wait()?;
         while all.taken() < possible && left.load(Ordering::Acquire) == 0 {
             std::thread::yield_now();
         }
@@ -156,6 +157,8 @@ fn what_a_slow_member_leaves_is_done_by_others() {
         token.wait()?;
         // SAFETY: as above.
         let mut turns = unsafe { all.pool.enter(&all.arena, token.member()) };
+        // Wait until the slow member has its first tile: a fast one would take that too.
+        token.wait()?;
         while let Some(taken) = turns.next(|| token.is_lost())? {
             all.taken.lock().expect("no panic").push((0, taken.turn().pass, taken.turn().tile));
             taken.finish();
