@@ -34,6 +34,7 @@ enum Activation {
     NO_ACTIVATION,
     RELU,
     GELU,
+    SILU,
     TANH,
     SIGMOID
 };

@@ -1,11 +1,12 @@
 // Elementwise functions and their derivatives.
 //
-// The derivative is computed from what the forward pass kept: the input for GELU, the output for all others
+// The derivative is computed from what the forward pass kept: the input for GELU and SILU, the output for all others
 // (program::Activation). RELU comes first: it is the most common one and needs only a comparison.
 
 __device__ __forceinline__ float curved(int activation, float x) {
     switch (activation) {
         case GELU: return 0.5f * x * (1.0f + erff(x * 0.70710678118654752f));
+        case SILU: return x / (1.0f + expf(-x));
         case TANH: return tanhf(x);
         default: return 1.0f / (1.0f + expf(-x));
     }
@@ -16,6 +17,10 @@ __device__ __forceinline__ float curved_derivative(int activation, float saved) 
         case GELU:
             return 0.5f * (1.0f + erff(saved * 0.70710678118654752f)) +
                    saved * expf(-0.5f * saved * saved) * 0.39894228040143268f;
+        case SILU: {
+            float gate = 1.0f / (1.0f + expf(-saved));
+            return gate * (1.0f + saved * (1.0f - gate));
+        }
         case TANH: return 1.0f - saved * saved;
         default: return saved * (1.0f - saved);
     }

@@ -135,6 +135,7 @@ cases! {
     sgd: 1e-4;
     sgd_momentum: 1e-4;
     sgd_nesterov: 1e-4;
+    silu: 1e-4;
     standardized: 1e-4;
     three_targets: 1e-5;
     two_linear: 1e-5;

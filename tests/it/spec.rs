@@ -329,7 +329,7 @@ fn the_schema_says_what_is_accepted() {
     assert_eq!(root("data")["properties"]["batch_size"]["default"], 32);
     assert_eq!(root("logging")["properties"]["policy"]["enum"][3], "off");
     assert_eq!(root("optimizer")["allOf"][0]["oneOf"][2]["required"][0], "adamw");
-    let linear = &root("model")["properties"]["layers"]["items"]["oneOf"][5]["properties"]["linear"];
+    let linear = &root("model")["properties"]["layers"]["items"]["oneOf"][6]["properties"]["linear"];
     assert_eq!(linear["required"], serde_json::json!(["out_features"]));
     assert_eq!(root("sweep")["properties"]["share"]["default"], "auto");
     every_property_is_described(&schema, "");

@@ -63,7 +63,7 @@ def read_data(spec, folder):
 
 def make_model(spec, features):
     layers, width = [], features
-    plain = {"relu": nn.ReLU, "gelu": nn.GELU, "tanh": nn.Tanh, "sigmoid": nn.Sigmoid}
+    plain = {"relu": nn.ReLU, "gelu": nn.GELU, "silu": nn.SiLU, "tanh": nn.Tanh, "sigmoid": nn.Sigmoid}
     for layer in spec["model"]["layers"]:
         if isinstance(layer, str):
             layers.append(plain[layer]())

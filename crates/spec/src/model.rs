@@ -33,6 +33,8 @@ choices! {
         Relu = "relu",
         /// x Φ(x), by the error function.
         Gelu = "gelu",
+        /// X / (1 + exp(-x)).
+        Silu = "silu",
         /// Hyperbolic tangent.
         Tanh = "tanh",
         /// 1 / (1 + exp(-x)).
@@ -71,6 +73,7 @@ impl Layer {
             Self::Linear(_) => "Linear",
             Self::Relu => "ReLU",
             Self::Gelu => "GELU",
+            Self::Silu => "SiLU",
             Self::Tanh => "Tanh",
             Self::Sigmoid => "Sigmoid",
             Self::Dropout { .. } => "Dropout",

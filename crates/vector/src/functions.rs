@@ -45,6 +45,19 @@ pub fn sigmoid(x: f32) -> f32 {
     1.0 / (1.0 + exp(-x))
 }
 
+/// x / (1 + e⁻ˣ).
+#[inline(always)]
+pub fn silu(x: f32) -> f32 {
+    x * sigmoid(x)
+}
+
+/// The derivative of [`silu`] at `x`.
+#[inline(always)]
+pub fn silu_derivative(x: f32) -> f32 {
+    let gate = sigmoid(x);
+    gate * (1.0 + x * (1.0 - gate))
+}
+
 /// erf x: the rational approximation of Eigen and XLA (x P(x²) / Q(x²) on [-4, 4]).
 #[inline(always)]
 pub fn erf(x: f32) -> f32 {

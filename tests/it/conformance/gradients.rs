@@ -61,7 +61,7 @@ fn references_agree_with_finite_differences() {
     let models = [
         vec![linear(3, true)],
         vec![linear(5, true), Layer::Relu, linear(3, false)],
-        vec![linear(5, true), Layer::Gelu, linear(6, true), Layer::Tanh, linear(3, true)],
+        vec![linear(5, true), Layer::Silu, linear(6, true), Layer::Tanh, linear(3, true)],
         vec![Layer::Gelu, linear(5, false), Layer::Sigmoid, Layer::Gelu, linear(3, true), Layer::Tanh],
         vec![Layer::Dropout { p: 0.3 }, linear(7, true), Layer::Dropout { p: 0.5 }, linear(3, true)],
         vec![linear(7, true), Layer::Tanh, Layer::Dropout { p: 0.5 }, Layer::Relu, linear(3, true)],

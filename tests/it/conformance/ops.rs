@@ -15,8 +15,6 @@ use super::{At, Bench, Numbers, TEAMS, bits, close, programs::weight, run, sums}
 
 const ROWS: [usize; 5] = [1, 2, 31, 33, 257];
 const WIDTHS: [usize; 8] = [1, 2, 3, 10, 31, 33, 100, 257];
-const ACTIVATIONS: [Activation; 4] =
-    [Activation::Relu, Activation::Gelu, Activation::Tanh, Activation::Sigmoid];
 
 /// Rows of data that precede the batch.
 pub const BEFORE: usize = 3;
@@ -66,6 +64,7 @@ impl Suite {
             (Some(Activation::Relu), false, false),
             (Some(Activation::Gelu), true, true),
             (Some(Activation::Gelu), false, false),
+            (Some(Activation::Silu), true, true),
             (Some(Activation::Tanh), true, false),
             (Some(Activation::Sigmoid), true, false),
         ];
@@ -75,7 +74,7 @@ impl Suite {
             let y = self.random(rows * outputs);
             self.push(Linear { x, weight, bias, activation, pre, y, rows, inputs, outputs });
         }
-        for activation in [None].into_iter().chain(ACTIVATIONS.map(Some)) {
+        for activation in [None].into_iter().chain(Activation::ALL.map(Some)) {
             let derivative = activation.map(|f| (f, self.random(rows * inputs)));
             let dx = self.random(rows * inputs);
             self.push(InputGradient { dy, weight, dx, derivative, rows, inputs, outputs });
@@ -91,7 +90,7 @@ impl Suite {
     /// Gradients that a GPU computes in one launch: of each layer with another activation before it, in four launches
     /// of which two are left, and for a derivative that needs the activation's input in three of which two are left.
     pub fn merged_gradients(&mut self, rows: usize, inputs: usize, outputs: usize) {
-        for activation in [None].into_iter().chain(ACTIVATIONS.map(Some)) {
+        for activation in [None].into_iter().chain(Activation::ALL.map(Some)) {
             let mut x = self.numbers.take(rows * inputs);
             // What RELU has made is not negative.
             if activation == Some(Activation::Relu) {
@@ -120,7 +119,7 @@ impl Suite {
 
     pub fn elementwise(&mut self, rows: usize, width: usize) {
         let x = self.wide(rows * width);
-        for activation in ACTIVATIONS {
+        for activation in Activation::ALL {
             let y = self.random(rows * width);
             self.push(Activate { activation, x, y, rows, width });
             let (saved, dy) = (self.random(rows * width), self.random(rows * width));

@@ -180,7 +180,7 @@ fn the_jobs_that_it_is_for_follow_the_reference() {
         linear(64, true),
         Layer::Relu,
         linear(64, true),
-        Layer::Gelu,
+        Layer::Silu,
         linear(64, true),
         Layer::Sigmoid,
         linear(1, true),

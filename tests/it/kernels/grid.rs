@@ -41,6 +41,7 @@ pub fn steps(tensor_cores: bool) -> Vec<(&'static str, String)> {
         Layer::Gelu,
         Layer::LayerNorm { eps: 1e-5 },
         linear(301, true),
+        Layer::Silu,
         Layer::Dropout { p: 0.4 },
         Layer::Tanh,
         linear(10, true),

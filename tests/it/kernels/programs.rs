@@ -137,6 +137,7 @@ fn steps_follow_the_reference_under_every_rule() {
         Layer::LayerNorm { eps: 1e-3 },
         linear(17, false),
         Layer::Gelu,
+        Layer::Silu,
         Layer::Tanh,
         linear(10, true),
     ];

@@ -73,7 +73,7 @@ fn unknown_categories_are_taken_if_wanted() {
 #[test]
 fn a_model_of_arrays_serves_as_predicted() {
     let layers = r#"layers = [{ linear = { out_features = 4 } }, "relu", { layer_norm = { eps = 0.1 } },
-        { linear = { out_features = 4, bias = false } }, "gelu", { linear = { out_features = 5 } }, "sigmoid",
+        { linear = { out_features = 4, bias = false } }, "gelu", { linear = { out_features = 5 } }, "sigmoid", "silu",
         { linear = { out_features = 1 } }]"#;
     let spec = crate::run::LINREG;
     let start = spec.find("layers = ").unwrap();

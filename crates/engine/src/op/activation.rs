@@ -13,7 +13,7 @@ use super::{
 use crate::{
     spec::Layer,
     vector::{
-        functions::{gelu, gelu_derivative, sigmoid, tanh},
+        functions::{gelu, gelu_derivative, sigmoid, silu, silu_derivative, tanh},
         vectorized,
     },
 };
@@ -24,6 +24,8 @@ pub enum Activation {
     Relu,
     /// x Φ(x).
     Gelu,
+    /// x / (1 + e⁻ˣ).
+    Silu,
     Tanh,
     /// 1 / (1 + e⁻ˣ).
     Sigmoid,
@@ -31,7 +33,7 @@ pub enum Activation {
 
 impl Activation {
     /// In the order of `kernels/abi.cuh`, where 0 stands for no activation.
-    pub const ALL: [Self; 4] = [Self::Relu, Self::Gelu, Self::Tanh, Self::Sigmoid];
+    pub const ALL: [Self; 5] = [Self::Relu, Self::Gelu, Self::Silu, Self::Tanh, Self::Sigmoid];
 
     /// Its number in the kernels.
     pub fn number(activation: Option<Self>) -> i32 {
@@ -41,13 +43,14 @@ impl Activation {
     /// Whether the derivative is computed from the input. Otherwise it is computed from the output, and the
     /// input is not kept.
     pub fn derivative_needs_input(self) -> bool {
-        matches!(self, Self::Gelu)
+        matches!(self, Self::Gelu | Self::Silu)
     }
 
     pub fn of_layer(layer: &Layer) -> Option<Self> {
         match layer {
             Layer::Relu => Some(Self::Relu),
             Layer::Gelu => Some(Self::Gelu),
+            Layer::Silu => Some(Self::Silu),
             Layer::Tanh => Some(Self::Tanh),
             Layer::Sigmoid => Some(Self::Sigmoid),
             _ => None,
@@ -137,7 +140,7 @@ impl Operation for ActivateBackward {
     fn cost(&self) -> Cost {
         let n = self.rows * self.width;
         match self.activation {
-            Activation::Gelu => Cost::with_functions(FUNCTION * n, 3 * n),
+            Activation::Gelu | Activation::Silu => Cost::with_functions(FUNCTION * n, 3 * n),
             _ => Cost::new(2 * n, 3 * n),
         }
     }
@@ -210,6 +213,7 @@ pub fn activate(activation: Activation, x: &[f32], y: &mut [f32]) {
         || match activation {
             Activation::Relu => map(x, y, relu),
             Activation::Gelu => map(x, y, gelu),
+            Activation::Silu => map(x, y, silu),
             Activation::Tanh => map(x, y, tanh),
             Activation::Sigmoid => map(x, y, sigmoid),
         },
@@ -223,6 +227,7 @@ pub(super) fn activate_in_place(activation: Activation, y: &mut [f32]) {
         || match activation {
             Activation::Relu => y.iter_mut().for_each(|y| *y = relu(*y)),
             Activation::Gelu => y.iter_mut().for_each(|y| *y = gelu(*y)),
+            Activation::Silu => y.iter_mut().for_each(|y| *y = silu(*y)),
             Activation::Tanh => y.iter_mut().for_each(|y| *y = tanh(*y)),
             Activation::Sigmoid => y.iter_mut().for_each(|y| *y = sigmoid(*y)),
         },
@@ -237,6 +242,7 @@ pub(super) fn activate_backward(activation: Activation, saved: &[f32], dy: &mut 
             // Selects instead of multiplying: an inactive unit has gradient 0 even if dy is not finite.
             Activation::Relu => each(saved, dy, |s, d| if s > 0.0 { d } else { 0.0 }),
             Activation::Gelu => each(saved, dy, |s, d| d * gelu_derivative(s)),
+            Activation::Silu => each(saved, dy, |s, d| d * silu_derivative(s)),
             Activation::Tanh => each(saved, dy, |s, d| d * (1.0 - s * s)),
             Activation::Sigmoid => each(saved, dy, |s, d| d * (s * (1.0 - s))),
         },
@@ -268,6 +274,7 @@ impl Activation {
         match self {
             Self::Relu => x.max(0.0),
             Self::Gelu => 0.5 * x * (1.0 + erf(x * std::f64::consts::FRAC_1_SQRT_2)),
+            Self::Silu => x / (1.0 + (-x).exp()),
             Self::Tanh => x.tanh(),
             Self::Sigmoid => 1.0 / (1.0 + (-x).exp()),
         }
@@ -280,6 +287,10 @@ impl Activation {
             Self::Gelu => {
                 let density = (-0.5 * saved * saved).exp() / (2.0 * std::f64::consts::PI).sqrt();
                 0.5 * (1.0 + erf(saved * std::f64::consts::FRAC_1_SQRT_2)) + saved * density
+            }
+            Self::Silu => {
+                let gate = 1.0 / (1.0 + (-saved).exp());
+                gate * (1.0 + saved * (1.0 - gate))
             }
             Self::Tanh => 1.0 - saved * saved,
             Self::Sigmoid => saved * (1.0 - saved),

@@ -172,6 +172,12 @@ fn layers(graph: &mut GraphBuilder, trained: &Trained, mut x: String) -> String 
             Layer::Linear(_) => ("Gemm", vec![attribute::int("transB", 1)]),
             Layer::Relu => ("Relu", Vec::new()),
             Layer::Gelu => ("Gelu", Vec::new()),
+            // An operator of its own only since the operator set 24.
+            Layer::Silu => {
+                let gate = graph.node("Sigmoid", &[&x], &[], &format!("{i}.gate"));
+                x = graph.node("Mul", &[&x, &gate], &[], &i.to_string());
+                continue;
+            }
             Layer::Tanh => ("Tanh", Vec::new()),
             Layer::Sigmoid => ("Sigmoid", Vec::new()),
             Layer::LayerNorm { eps } => {
