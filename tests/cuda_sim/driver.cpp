@@ -35,7 +35,8 @@
 //   RUNNER_SIM_COUNTS    a file to which every call that takes something from the driver, or returns it, appends its name
 //   RUNNER_SIM_ORDER     forward, reverse or shuffled: the order of threads and blocks
 //   RUNNER_SIM_SLOW      microseconds that work takes longer whose line in the log begins so: "h2d 4000:5000,all_reduce:900"
-//   RUNNER_SIM_CLOCK     microseconds that pass from event to event, in place of the time that really passes
+//   RUNNER_SIM_CLOCK     microseconds that pass from event to event, in place of the time that really passes; or `processor`:
+//                        the time that this process has computed for, which other processes do not lengthen
 //   RUNNER_SIM_PEER      0: no device can reach another's memory; 0-2: those two cannot
 //   RUNNER_SIM_LATE      an event has not happened when it is first asked, so many times
 //   RUNNER_SIM_FIRST     added to the last number of each UUID, so that the devices of two processes are not the same

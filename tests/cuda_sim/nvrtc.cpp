@@ -68,9 +68,8 @@ std::string library(std::string source, std::string& log) {
     if (contents(kept + ".cpp") == text) return contents(kept + ".so");
     if (!mkdtemp(&at[0])) return "";
     std::ofstream(at + "/step.cpp") << text;
-    std::string command = "g++ -std=c++17 -O1 -fPIC -shared -ffp-contract=off -fno-extern-tls-init -fno-gnu-unique -w "
-                          "-I" + libraries + " -o " + at + "/step.so " + at + "/step.cpp -L" + libraries +
-                          " -l:libcuda.so.1 >" + at + "/log 2>&1";
+    std::string command = "g++ @" + libraries + "/flags -shared -I" + libraries + " -o " + at + "/step.so " + at +
+                          "/step.cpp -L" + libraries + " -l:libcuda.so.1 >" + at + "/log 2>&1";
     bool fine = system(command.c_str()) == 0;
     std::string made = fine ? contents(at + "/step.so") : "";
     log = contents(at + "/log");

@@ -213,8 +213,7 @@ void release(const void* cause) {
 
 // ----------------------------------------------------------------------------------------------------------- streams
 
-// Sleeps if RUNNER_SIM_SLOW slows down this kind of work.
-static void dawdle(const std::string& text) {
+void dawdle(const std::string& text) {
     static const std::vector<std::pair<std::string, long>> all = [] {
         std::vector<std::pair<std::string, long>> found;
         const char* setting = getenv("RUNNER_SIM_SLOW");

@@ -143,6 +143,8 @@ void refuse_to_hang(const void* cause, const char* call);
 // Never returns.
 void stay();
 
+// Sleeps if RUNNER_SIM_SLOW slows down work whose line in the log is `text`.
+void dawdle(const std::string& text);
 int enqueue(void* handle, const std::string& text, std::function<int(Stream*)> work);
 // Makes the stream's sums up to a ticket visible, and its copies, for the host, unless it is only another stream that looks.
 // Memory that the program under test has changed while a copy from it may still be under way ends the process.

@@ -5,6 +5,9 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <cstdlib>
+#include <cstring>
+#include <ctime>
 
 using namespace cusim;
 
@@ -12,7 +15,13 @@ namespace {
 
 double now_ms() {
     static std::atomic<long> ticks{0};
-    if (long us = setting("RUNNER_SIM_CLOCK", 0)) return 1e-3 * us * ++ticks;
+    const char* clock = getenv("RUNNER_SIM_CLOCK");
+    if (clock && !strcmp(clock, "processor")) {
+        timespec time;
+        clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);
+        return 1e3 * time.tv_sec + 1e-6 * time.tv_nsec;
+    }
+    if (clock && *clock) return 1e-3 * atol(clock) * ++ticks;
     return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
@@ -179,8 +188,10 @@ EXPORT int cuGraphUpload(Handle, Handle) { return SUCCESS; }
 EXPORT int cuGraphLaunch(Handle exec, Handle handle) {
     Stream* stream = stream_of(handle);
     if (!stream) return INVALID_CONTEXT;
-    log(stream->device, line("graph %zu nodes", ((Graph*)exec)->nodes.size()));
+    std::string text = line("graph %zu nodes", ((Graph*)exec)->nodes.size());
+    log(stream->device, text);
     stream->works++;
+    dawdle(text);
     if (fails("replay")) return LAUNCH_FAILED;
     Graph* graph = (Graph*)exec;
     for (Graph::Node& node : graph->nodes) {

@@ -76,7 +76,6 @@ fn any_monitor_will_do() {
     let place = Sandbox::new("");
     let penguins = concat!(env!("CARGO_MANIFEST_DIR"), "/experiments/penguins.toml");
     let words = ["trainer.monitor=validation.f1", "trainer.restore_best=true", "logging.metrics=[loss,f1]"];
-    let ended = place.runner(&[&["check", penguins, "--advise", "-q"], &words[..]].concat());
-    assert_eq!(ended.code, Some(0), "{ended:?}");
+    let ended = place.runner(&[&["check", penguins, "--advise", "-q"], &words[..]].concat()).ended_by(0);
     assert!(ended.stdout.starts_with("\nadvice\n  each setting trained "), "{ended:?}");
 }

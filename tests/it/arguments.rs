@@ -309,8 +309,8 @@ fn virtual_gpus_that_no_trial_asks_for() {
     let warning = "warning: `--virtual-gpus 2` changes nothing: the spec asks for no GPU, as `devices.num_gpus=2` does\n";
     for command in ["check", "run"] {
         let words = |more: &[&str]| {
-            let ended = place.runner(&[&[command, "spec.toml", "-q", "--virtual-gpus"], more].concat());
-            assert_eq!(ended.code, Some(0), "{ended:?}");
+            let ended =
+                place.runner(&[&[command, "spec.toml", "-q", "--virtual-gpus"], more].concat()).ended_by(0);
             ended.stderr
         };
         assert_eq!(words(&["2"]), warning);

@@ -168,8 +168,7 @@ fn the_model_of_a_sweep_is_that_of_its_best_trial() {
     let [of_sweep, of_trial] =
         ["sweep.onnx", "trial.onnx"].map(|name| place.path().join(name).display().to_string());
     let export = |run: &str, file: &str| {
-        let ended = place.runner(&["export", run, "--onnx", file]);
-        assert_eq!(ended.code, Some(0), "{ended:?}");
+        let ended = place.runner(&["export", run, "--onnx", file]).ended_by(0);
         (ended.stderr, fs::read(Path::new(file)).unwrap())
     };
     let best = trial(&sweep, 2);

@@ -127,8 +127,7 @@ fn under_weak_scaling_each_host_has_a_whole_batch() {
 fn what_cannot_be_predicted_is_refused() {
     let place = Sandbox::new(SPEC);
     let refused = |arguments: &[&str]| {
-        let ended = place.runner(&[&["check", "spec.toml", "-q"], arguments].concat());
-        assert_eq!(ended.code, Some(2), "{ended:?}");
+        let ended = place.runner(&[&["check", "spec.toml", "-q"], arguments].concat()).ended_by(2);
         ended.stderr.lines().next().unwrap_or_default().to_owned()
     };
     let link = ["--link", SLOW];
@@ -171,8 +170,7 @@ fn processes_of_torchrun_are_refused() {
 #[test]
 fn parity_is_of_one_process() {
     let place = Sandbox::new(SPEC);
-    let ended = place.runner(&["parity", "spec.toml", "devices.hosts=2"]);
-    assert_eq!(ended.code, Some(2), "{ended:?}");
+    let ended = place.runner(&["parity", "spec.toml", "devices.hosts=2"]).ended_by(2);
     let says = "error: parity compares the devices of one process, and `devices.hosts` trains with several\n  = hint: \
                 `--virtual-gpus 2 ~devices.hosts`: virtual devices sum in the same order, to the bit\n";
     assert_eq!(ended.stderr, says);

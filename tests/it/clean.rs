@@ -38,8 +38,7 @@ impl Runs {
     }
 
     fn refused(&self, arguments: &[&str]) -> String {
-        let ended = self.0.runner(arguments);
-        assert_eq!(ended.code, Some(2), "{ended:?}");
+        let ended = self.0.runner(arguments).ended_by(2);
         ended.stderr
     }
 }

@@ -70,8 +70,7 @@ fn it_can_be_looked_at_before_it_runs() {
     let place = sandbox(SPEC);
     let own = place.run(&["trainer.validate_every_epochs=2", "-q"]).ended_by(0);
     let (run, best) = (own.0.display().to_string(), own.summary("best_epoch"));
-    let ended = place.runner(&["refit", &run, "--check", "--runs-dir", "final"]);
-    assert_eq!(ended.code, Some(0), "{ended:?}");
+    let ended = place.runner(&["refit", &run, "--check", "--runs-dir", "final"]).ended_by(0);
     assert!(ended.stderr.starts_with(&format!("run: {run}\nrows: all but the test rows\n")), "{ended:?}");
     assert!(!ended.stderr.contains("warning"), "{ended:?}");
     assert!(

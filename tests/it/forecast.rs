@@ -63,11 +63,9 @@ fn a_run_takes_the_bytes_that_check_tells() {
     for (is_digits, overrides) in cases {
         let place = Sandbox::new(SPEC);
         let spec = if is_digits { digits.to_str().unwrap() } else { "spec.toml" };
-        let check = place.runner(&[&["check", spec], overrides].concat());
-        assert_eq!(check.code, Some(0), "{check:?}");
+        let check = place.runner(&[&["check", spec], overrides].concat()).ended_by(0);
         assert_eq!(fs::read_dir(place.path()).unwrap().count(), 1, "it writes nothing");
-        let run = place.runner(&[&[spec, "-q"], overrides].concat());
-        assert_eq!(run.code, Some(0), "{run:?}");
+        let run = place.runner(&[&[spec, "-q"], overrides].concat()).ended_by(0);
         let ratio = told_bytes(&check.stdout) / blocks(&place.path().join(run.stdout.trim())) as f64;
         assert!((0.9..1.1).contains(&ratio), "{overrides:?}: {ratio} {}", check.stdout);
     }

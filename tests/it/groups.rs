@@ -175,8 +175,7 @@ fn arrays_have_a_file_of_groups() {
 fn groups_that_cannot_be() {
     let place = sandbox();
     let refused = |words: &[&str]| {
-        let ended = place.runner(&[&["check", "spec.toml"], words].concat());
-        assert_eq!(ended.code, Some(2), "{ended:?}");
+        let ended = place.runner(&[&["check", "spec.toml"], words].concat()).ended_by(2);
         ended.stderr.replace(&format!("{}/", place.path().display()), "")
     };
     let all = [
@@ -267,8 +266,8 @@ fn rows_without_a_group() {
         );
     fs::write(place.path().join("visits.csv"), cut.collect::<Vec<_>>().join("\n") + "\n").unwrap();
     for missing in ["mean", "drop"] {
-        let checked = place.runner(&["check", "spec.toml", &format!("data.csv.missing={missing}")]);
-        assert_eq!(checked.code, Some(0), "{checked:?}");
+        let checked =
+            place.runner(&["check", "spec.toml", &format!("data.csv.missing={missing}")]).ended_by(0);
         let why = if missing == "mean" { "without a target or a group" } else { "with missing cells" };
         assert!(
             checked.stdout.contains(&format!("             dropped 4 rows {why}\n")),

@@ -143,8 +143,7 @@ fn a_range_is_as_long_as_its_step() {
 fn the_run_that_is_meant() {
     let place = Sandbox::new(LINREG);
     let run = |epochs: &str| {
-        let ended = place.runner(&["spec.toml", "-q", "name=price", "data.batch_size=10", epochs]);
-        assert_eq!(ended.code, Some(0), "{ended:?}");
+        place.runner(&["spec.toml", "-q", "name=price", "data.batch_size=10", epochs]).ended_by(0);
     };
     run("trainer.max_epochs=4");
     for typed in [

@@ -86,8 +86,7 @@ fn trials_with_different_metrics_have_no_best() {
         [("validation.loss,validation.accuracy", false), ("validation.accuracy", true)]
     {
         let arguments = ["run", "spec.toml", "--json", &format!("trainer.monitor={monitors}"), "seed=0,1"];
-        let ended = place.runner(&arguments);
-        assert_eq!(ended.code, Some(0), "{ended:?}");
+        let ended = place.runner(&arguments).ended_by(0);
         let last: Value = serde_json::from_str(ended.stdout.lines().last().unwrap()).unwrap();
         assert_eq!(last["best"].is_object(), has_best, "{last}");
     }

@@ -55,8 +55,7 @@ fn mlflow_finds_runs_and_sweeps() {
         let arguments = ["export", path.to_str().unwrap(), "--mlflow", store.to_str().unwrap()];
         let ended = place.runner(&arguments);
         assert_eq!((ended.code, &ended.stderr[..]), (Some(0), count), "{ended:?}");
-        let again = place.runner(&arguments);
-        assert_eq!(again.code, Some(2), "{again:?}");
+        let again = place.runner(&arguments).ended_by(2);
         assert!(again.stderr.contains("is in the store: its run is `"), "{again:?}");
     }
     let output = Command::new(python).args(["-c", READ]).arg(&store).output().unwrap();
@@ -110,8 +109,7 @@ fn what_cannot_be_exported_is_refused() {
     fs::write(place.path().join("full/notes"), "").unwrap();
     let inside = format!("{run}/none/store");
     for (store, words) in [("full", "holds something else"), (&inside, "lies in the folder of a run")] {
-        let ended = place.runner(&["export", &run, "--mlflow", store]);
-        assert_eq!(ended.code, Some(2), "{ended:?}");
+        let ended = place.runner(&["export", &run, "--mlflow", store]).ended_by(2);
         assert!(ended.stderr.contains(words), "{ended:?}");
     }
 }
@@ -135,8 +133,7 @@ fn names_of_a_run_stay_in_the_store() {
     // An export that failed before does not block the next.
     let store = place.path().join("store");
     for attempt in 0..2 {
-        let ended = place.runner(&["export", &path, "--mlflow", "store"]);
-        assert_eq!(ended.code, Some(0), "{ended:?}");
+        place.runner(&["export", &path, "--mlflow", "store"]).ended_by(0);
         let experiment = fs::read_dir(&store).unwrap().next().unwrap().unwrap().path();
         let mut entries = fs::read_dir(&experiment).unwrap().map(|entry| entry.unwrap().path());
         let written = entries.find(|path| path.is_dir()).unwrap();

@@ -18,8 +18,7 @@ fn blocks_run_in_a_notebook() {
     let page = fs::read_to_string("docs/notebooks.md").unwrap();
     let place = Sandbox::new("");
     fs::write(place.path().join("wave.toml"), &blocks(&page, "toml wave.toml")[0]).unwrap();
-    let ended = place.runner(&["wave.toml", "optimizer.sgd.lr=0.03,0.1,0.3", "sweep.repeats=2", "-q"]);
-    assert_eq!(ended.code, Some(0), "{ended:?}");
+    place.runner(&["wave.toml", "optimizer.sgd.lr=0.03,0.1,0.3", "sweep.repeats=2", "-q"]).ended_by(0);
     let mut code = blocks(&page, "python");
     if cfg!(feature = "parquet") && python_with("pyarrow").is_some() {
         code.extend(blocks(&page, "python parquet"));

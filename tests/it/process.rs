@@ -91,6 +91,13 @@ impl Ended {
         let text = |bytes: Vec<u8>| without_build(&String::from_utf8(bytes).unwrap());
         Self { code: output.status.code(), stdout: text(output.stdout), stderr: text(output.stderr) }
     }
+
+    /// Itself, after an exit with `code`.
+    #[track_caller]
+    pub fn ended_by(self, code: i32) -> Self {
+        assert_eq!(self.code, Some(code), "{self:?}");
+        self
+    }
 }
 
 /// The line that a debug build prints wherever it shows times.

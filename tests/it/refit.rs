@@ -41,8 +41,7 @@ pub fn sandbox(spec: &str) -> Sandbox {
 pub fn refit(place: &Sandbox, arguments: &[&str]) -> (Folder, Vec<String>) {
     let to = place.path().join("final");
     let _ = fs::remove_dir_all(&to); // that of an earlier call
-    let ended = place.runner(&[&["refit"], arguments, &["--runs-dir", "final"]].concat());
-    assert_eq!(ended.code, Some(0), "{ended:?}");
+    let ended = place.runner(&[&["refit"], arguments, &["--runs-dir", "final"]].concat()).ended_by(0);
     (Folder::within(&to).unwrap(), ended.stderr.lines().map(str::to_owned).collect())
 }
 
@@ -146,8 +145,7 @@ fn a_sweep_is_refitted_by_its_best_setting() {
     // The model is that of the last step, and serves all that use models.
     let model = last.0.display().to_string();
     for words in [&["predict", &model, "penguins.csv"][..], &["export", &model, "--onnx", "birds.onnx"]] {
-        let ended = place.runner(words);
-        assert_eq!(ended.code, Some(0), "{ended:?}");
+        let ended = place.runner(words).ended_by(0);
         assert!(ended.stderr.starts_with("weights: model.safetensors, of epoch "), "{ended:?}");
     }
 }
@@ -163,8 +161,7 @@ fn its_test_rows_are_evaluated_unless_all_rows_are_taken() {
     let (last, printed) = refit(&place, &[&run, "--all"]);
     assert_eq!(printed[1], "rows: all");
     assert!(printed[4].contains(" epochs of 344 rows, "), "{printed:?}");
-    let ended = place.runner(&["evaluate", &last.0.display().to_string()]);
-    assert_eq!(ended.code, Some(2), "{ended:?}");
+    let ended = place.runner(&["evaluate", &last.0.display().to_string()]).ended_by(2);
     assert!(ended.stderr.contains("set no rows aside for a test"), "{ended:?}");
 }
 
@@ -183,8 +180,7 @@ fn overrides_come_first() {
     // So it is with the final model of a final model.
     let (first, _) = refit(&place, &[&run]);
     let first = first.0.display().to_string();
-    let ended = place.runner(&["refit", &first, "trainer.max_epochs=4", "--runs-dir", "more", "-q"]);
-    assert_eq!(ended.code, Some(0), "{ended:?}");
+    place.runner(&["refit", &first, "trainer.max_epochs=4", "--runs-dir", "more", "-q"]).ended_by(0);
     assert!(Folder::within(&place.path().join("more")).unwrap().text("spec.toml").contains("t_max = 68\n"));
 }
 

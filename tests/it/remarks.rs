@@ -239,8 +239,7 @@ fn outputs_that_stand_for_no_class_and_batches_beyond_the_rows() {
 /// A run of a few steps is dominated by its start-up.
 #[test]
 fn a_short_run_is_bound_by_its_start() {
-    let ended = place(40).run(&[]).ended;
-    assert_eq!(ended.code, Some(0), "{ended:?}");
+    let ended = place(40).run(&[]).ended.ended_by(0);
     let line = ended.stdout.lines().find(|line| line.starts_with("  bound by ")).unwrap();
     assert!(line.starts_with("  bound by         start-up and files, "), "{line}");
 }

@@ -60,8 +60,7 @@ fn a_renamed_trial_stays_the_same() {
     let shown = swept.ran(&["show", swept.sweep.0.join("001-good").to_str().unwrap()]);
     assert!(shown.contains("\n  trial: optimizer.sgd.lr=0.02\n"), "{shown}");
     // The sweep takes it as it is, and lists it by the name that it has.
-    let resumed = swept.place.runner(&["run", "--resume", swept.sweep.0.to_str().unwrap()]);
-    assert_eq!(resumed.code, Some(0), "{resumed:?}");
+    let resumed = swept.place.runner(&["run", "--resume", swept.sweep.0.to_str().unwrap()]).ended_by(0);
     assert_eq!(resumed.stderr, "nothing is left to run: all of 3 trials have ended\n");
     assert_eq!(swept.sweep.table("sweep.csv").column("folder"), ["best", "001-renamed", "001-good"]);
     assert_eq!(swept.said().map(|text| text.replace("/best", "/000-lr=.03")), before);

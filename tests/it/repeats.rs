@@ -119,8 +119,7 @@ fn a_sweep_over_the_policies_ends_with_their_cost() {
     let spec = super::run::LINREG.to_owned()
         + "[sweep]\ngrid = { \"logging.policy\" = [\"immediate\", \"off\"] }\nrepeats = 3\n";
     let place = Sandbox::new(&spec);
-    let ended = place.runner(&["spec.toml"]);
-    assert_eq!(ended.code, Some(0), "{ended:?}");
+    let ended = place.runner(&["spec.toml"]).ended_by(0);
     let lines: Vec<&str> = ended.stdout.lines().collect();
     assert_eq!(lines[0], "spec: 6 trials, 6 finished");
     let row = |policy: &str, of: usize| {

@@ -112,8 +112,7 @@ fn a_moved_project_keeps_its_test_rows() {
     let ran = place.runner(&["project/spec.toml", split, "--runs-dir", "project/runs", "-q"]);
     let run = ran.stdout.trim();
     let metrics = |run: &str| {
-        let ended = place.runner(&["evaluate", run, "--json"]);
-        assert_eq!(ended.code, Some(0), "{ended:?}");
+        let ended = place.runner(&["evaluate", run, "--json"]).ended_by(0);
         let mut json: serde_json::Value = serde_json::from_str(&ended.stdout).unwrap();
         json.as_object_mut().unwrap().remove("run");
         json
@@ -315,8 +314,8 @@ fn rows_in_their_order() {
 fn rows_in_their_order_are_not_drawn() {
     let place = sandbox();
     let refused = |words: &[&str]| {
-        let ended = place.runner(&[&["check", "spec.toml", "data.split.shuffle=false"], words].concat());
-        assert_eq!(ended.code, Some(2), "{ended:?}");
+        let ended =
+            place.runner(&[&["check", "spec.toml", "data.split.shuffle=false"], words].concat()).ended_by(2);
         ended.stderr
     };
     let all = [

@@ -50,8 +50,7 @@ fn keys_vary_where_others_have_given_values() {
     // A value that is a table is named by its key, whatever else its runs differ in.
     let folder = sweep.0.to_str().unwrap();
     let compared = |options: &[&str]| {
-        let ended = place.runner(&[&["compare", folder], options].concat());
-        assert_eq!(ended.code, Some(0), "{ended:?}");
+        let ended = place.runner(&[&["compare", folder], options].concat()).ended_by(0);
         ended.stdout
     };
     // An export has the values as in `sweep.csv`, and both forms find their runs.
@@ -66,10 +65,8 @@ fn keys_vary_where_others_have_given_values() {
         assert!(table.contains("sgd") && table.contains("adam") && !table.contains('{'), "{table}");
     }
     let again = sweep.0.join("sweep.toml");
-    let checked = place.runner(&["check", again.to_str().unwrap(), "-q"]);
-    assert_eq!(checked.code, Some(0), "{checked:?}");
-    let resumed = place.runner(&["run", "-q", "--resume", sweep.0.to_str().unwrap()]);
-    assert_eq!(resumed.code, Some(0), "{resumed:?}");
+    place.runner(&["check", again.to_str().unwrap(), "-q"]).ended_by(0);
+    place.runner(&["run", "-q", "--resume", sweep.0.to_str().unwrap()]).ended_by(0);
 }
 
 /// The product of all values would be 320,000.
@@ -131,8 +128,7 @@ max_epochs = 1
         std::fs::write(place.path().join(name), "x,y\n1,2\n2,4\n3,6\n4,8\n").unwrap();
     }
     let sweep = place.run(&["-q"]).ended_by(0).0;
-    let resumed = place.runner(&["run", "-q", "--resume", sweep.to_str().unwrap()]);
-    assert_eq!(resumed.code, Some(0), "{resumed:?}");
+    place.runner(&["run", "-q", "--resume", sweep.to_str().unwrap()]).ended_by(0);
     let listed = place.runner(&["check", sweep.join("sweep.toml").to_str().unwrap()]).stdout;
     assert!(listed.contains(": 3 trials, 3 runs"), "{listed}");
 }

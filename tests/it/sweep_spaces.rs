@@ -43,8 +43,7 @@ fn trials_keep_the_tables_in_which_they_do_not_differ_once() {
 fn slips_of_functions_and_spaces() {
     let place = Sandbox::new(LINREG);
     let refused = |arguments: &[&str], message: &str, hint: &str| {
-        let ended = place.runner(&[&["check", "spec.toml"], arguments].concat());
-        assert_eq!(ended.code, Some(2), "{ended:?}");
+        let ended = place.runner(&[&["check", "spec.toml"], arguments].concat()).ended_by(2);
         assert!(ended.stderr.starts_with(&format!("error: {message}\n")), "{}", ended.stderr);
         assert!(ended.stderr.contains(&format!("= hint: {hint}\n")), "{}", ended.stderr);
         assert_eq!(ended.stderr.matches("error: ").count(), 1, "{}", ended.stderr);
@@ -64,8 +63,7 @@ fn slips_of_functions_and_spaces() {
         "the axis `optimizer.sgd.lr`: `uniform(1e-1,1e-4)`: its ends are in the wrong order",
         "write `uniform(1e-4, 1e-1)`",
     );
-    let quoted = place.runner(&["check", "spec.toml", "description=other(a)"]);
-    assert_eq!(quoted.code, Some(0), "{quoted:?}");
+    place.runner(&["check", "spec.toml", "description=other(a)"]).ended_by(0);
 }
 
 const ALL: &str = r#"
@@ -156,8 +154,7 @@ fn each_point_of_a_sampler_runs_with_every_seed() {
     assert_eq!(load(sweep, &[]).axes, ["optimizer.sgd.lr", "data.batch_size", "seed"]);
     let refused = |overrides: &[&str]| {
         let place = Sandbox::new(&format!("{LINREG}\n{sweep}"));
-        let ended = place.runner(&[&["check", "spec.toml"], overrides].concat());
-        assert_eq!(ended.code, Some(2), "{ended:?}");
+        let ended = place.runner(&[&["check", "spec.toml"], overrides].concat()).ended_by(2);
         let words = |line: &&str| line.starts_with("error") || line.contains("hint");
         ended.stderr.lines().filter(words).map(str::trim).collect::<Vec<_>>().join("\n")
     };
@@ -286,6 +283,5 @@ fn a_sweep_of_every_kind_runs_and_is_listed() {
     "#);
     let listed = place.runner(&["check", again.to_str().unwrap(), "--threads=1"]).stdout;
     assert_eq!(table(&listed), table(&checked));
-    let resumed = place.runner(&["run", "--resume", sweep.0.to_str().unwrap()]);
-    assert_eq!(resumed.code, Some(0), "{resumed:?}");
+    place.runner(&["run", "--resume", sweep.0.to_str().unwrap()]).ended_by(0);
 }

@@ -48,8 +48,7 @@ fn tensorboard_shows_the_rows_of_metrics_csv() {
     let mut runs = vec![whole];
     for name in names {
         let copied = killed_after(&runs[0], &name, place.path().join(&name));
-        let ended = place.runner(&["run", "-q", "--resume", copied.0.to_str().unwrap()]);
-        assert_eq!(ended.code, Some(0), "{ended:?}");
+        place.runner(&["run", "-q", "--resume", copied.0.to_str().unwrap()]).ended_by(0);
         runs.push(copied);
     }
     let folders = runs.iter().map(|run| &run.0);

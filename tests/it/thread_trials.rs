@@ -72,8 +72,7 @@ fn more_threads_than_cores_are_warned_of_and_not_tried() {
         "warning: `--threads {threads}` is more than this process's {own}: threads beyond them only wait\n"
     );
     for command in ["check", "run"] {
-        let ended = place.runner(&[command, "spec.toml", "--threads", &threads]);
-        assert_eq!(ended.code, Some(0), "{ended:?}");
+        let ended = place.runner(&[command, "spec.toml", "--threads", &threads]).ended_by(0);
         assert!(ended.stderr.starts_with(&warning), "{ended:?}");
         if let Some((_, held)) = ended.stdout.split_once("; others held ") {
             let held: usize = held.split(' ').next().unwrap().parse().unwrap();

@@ -140,8 +140,7 @@ fn a_run_whose_time_is_over_goes_on() {
     let (whole, run) = (of("trainer.max_time=1h"), of("trainer.max_time=1ms"));
     assert!(run.summary("steps") != whole.summary("steps"));
     let path = run.0.to_str().unwrap();
-    let ended = place.runner(&["run", "-q", "--resume", path, "trainer.max_time=1h"]);
-    assert_eq!(ended.code, Some(0), "{ended:?}");
+    place.runner(&["run", "-q", "--resume", path, "trainer.max_time=1h"]).ended_by(0);
     assert!(result(&run) == result(&whole));
 }
 
@@ -173,7 +172,6 @@ fn a_run_ends_at_its_threshold() {
     let hint = "for more of it, name another `trainer.early_stopping.stopping_threshold` after it";
     assert!(refused.code == Some(2) && refused.stderr.contains(hint), "{refused:?}");
     let resumed = ["run", "-q", "--resume", path, "trainer.early_stopping.stopping_threshold=0"];
-    let resumed = place.runner(&resumed);
-    assert_eq!(resumed.code, Some(0), "{resumed:?}");
+    place.runner(&resumed).ended_by(0);
     assert!(result(&ended) == result(&whole));
 }

@@ -78,8 +78,7 @@ fn end(child: &mut Child) -> Option<i32> {
 fn a_sweep_is_shown_with_the_states_of_its_trials() {
     let place = Sandbox::new(super::run::LINREG);
     let sweep = place.run(&["optimizer.sgd.lr=0.03,60.0"]);
-    let ended = place.runner(&["watch", sweep.runs.to_str().unwrap()]);
-    assert_eq!(ended.code, Some(0), "{ended:?}");
+    let ended = place.runner(&["watch", sweep.runs.to_str().unwrap()]).ended_by(0);
     assert!(ended.stdout.contains("\n2 trials: 1 finished, 1 diverged\n"), "{ended:?}");
     assert_eq!(place.runner(&["watch", "none"]).code, Some(2));
 }

@@ -9,8 +9,7 @@ use super::{
 
 /// Messages about memory, with this machine's available memory as `FREE`.
 fn refused(place: &Sandbox, arguments: &[&str]) -> String {
-    let ended = place.runner(&[&["check", "spec.toml"], arguments].concat());
-    assert_eq!(ended.code, Some(2), "{ended:?}");
+    let ended = place.runner(&[&["check", "spec.toml"], arguments].concat()).ended_by(2);
     let free = ended.stderr.split(", and ").nth(1).and_then(|rest| rest.split(" are available").next());
     ended.stderr.replace(free.unwrap_or("nothing"), "FREE")
 }
@@ -68,8 +67,8 @@ fn what_a_limit_leaves_is_what_is_available() {
     );
     let ended = Ended::from_output(
         Command::new("sh").args(["-c", &line]).current_dir(place.path()).output().unwrap(),
-    );
-    assert_eq!(ended.code, Some(2), "{ended:?}");
+    )
+    .ended_by(2);
     let (needs, rest) = ended.stderr.split_once(" of memory, and ").unwrap();
     assert_eq!(needs, "error: 20,000,050 synthetic rows need 229 MiB");
     let (free, rest) = rest.split_once(" MiB are available\n").unwrap();
@@ -133,8 +132,7 @@ fn a_spec_from_standard_input() {
     assert_eq!(piped(&["latest"], "").stdout.trim_end(), folder);
     let hint = "error: `latest` does not exist\n  = hint: the newest run or sweep is `$(runner latest)`\n";
     assert_eq!(piped(&["compare", "latest"], "").stderr, hint);
-    let again = piped(&[&format!("{folder}/spec.toml"), "-q"], "");
-    assert_eq!(again.code, Some(0), "{again:?}");
+    piped(&[&format!("{folder}/spec.toml"), "-q"], "").ended_by(0);
     assert_eq!(
         piped(&["check", "-"], "lr = [").stderr,
         "error: not TOML: unclosed array, expected `]`\n --> <stdin>:1:7\n  |\n1 | lr = [\n  |       ^\n"

@@ -19,13 +19,11 @@ fn damaged_trials_are_left_to_submit() {
     cluster.answers("sbatch", "echo 12");
     let on_gpus = ["devices.num_gpus=1", "devices.on_missing=error", "--virtual-gpus=1"];
     for (trial, arguments) in [(11, &DRAWN[..]), (1, &on_gpus)] {
-        let ran = cluster.runner(&[&["spec.toml", "-q"], arguments].concat());
-        assert_eq!(ran.code, Some(0), "{ran:?}");
+        let ran = cluster.runner(&[&["spec.toml", "-q"], arguments].concat()).ended_by(0);
         let sweep = ran.stdout.trim();
         let launch = |more: &[&str]| {
             let words = ["run", "--resume", sweep, "--launcher=slurm", "--virtual-gpus=0"];
-            let ended = cluster.runner(&[&words[..], more].concat());
-            assert_eq!(ended.code, Some(0), "{ended:?}");
+            let ended = cluster.runner(&[&words[..], more].concat()).ended_by(0);
             ended.stdout
         };
         let done = format!("`{sweep}`: no trial is left to run\n");
@@ -37,8 +35,8 @@ fn damaged_trials_are_left_to_submit() {
         assert!(script.contains("\n#SBATCH --array=0-0\n"), "{script}");
         let submitted = launch(&[]);
         assert!(submitted.starts_with("1 trial submitted to Slurm as job 12 of 1 task\n"), "{submitted}");
-        let task = cluster.runner(&["run", "--resume", sweep, "--slurm-task", "--virtual-gpus=1"]);
-        assert_eq!(task.code, Some(0), "{task:?}");
+        let task =
+            cluster.runner(&["run", "--resume", sweep, "--slurm-task", "--virtual-gpus=1"]).ended_by(0);
         assert!(fs::metadata(&metrics).unwrap().len() > 0, "{task:?}");
         assert_eq!(launch(&["--dry-run"]), done);
     }

@@ -144,8 +144,7 @@ fn what_is_submitted_runs_as_written() {
     task.arg(cluster.place.path().join("sbatch.script"))
         .env("SLURM_ARRAY_JOB_ID", "12")
         .env("SLURM_ARRAY_TASK_ID", "0");
-    let ended = Ended::from_output(task.output().unwrap());
-    assert_eq!(ended.code, Some(0), "{ended:?}");
+    let ended = Ended::from_output(task.output().unwrap()).ended_by(0);
     assert!(ended.stdout.starts_with("from setup\n"), "{ended:?}");
     assert_eq!(rows(&sweep).column("status"), ["finished"; 3]);
     let folder = rows(&sweep).cell(2, "folder").to_owned();
@@ -164,8 +163,7 @@ fn trials_whose_devices_are_elsewhere_are_submitted() {
     cluster.answers("sbatch", "echo 12");
     for (devices, trials) in [("devices.num_gpus=1", 3), ("devices.num_gpus=0,1", 6)] {
         let arguments = ["spec.toml", devices, "--launcher=slurm", "--virtual-gpus=0"];
-        let ended = cluster.runner(&arguments);
-        assert_eq!(ended.code, Some(0), "{ended:?}");
+        let ended = cluster.runner(&arguments).ended_by(0);
         let says = format!("{trials} trials submitted to Slurm as job 12 of {trials} tasks\n");
         assert!(ended.stdout.starts_with(&says), "{ended:?}");
         assert!(cluster.text("sbatch.script").contains(&format!("--array=0-{}\n", trials - 1)));
@@ -255,12 +253,10 @@ fn what_sbatch_refuses_is_said_in_its_words() {
 fn a_finished_sweep_of_successive_halving_leaves_nothing_to_submit() {
     let spec = format!("{SPEC}\n[sweep.stop.asha]\nmin_epochs = 1\nfactor = 3\n");
     let cluster = Cluster::new(&spec);
-    let ran = cluster.runner(&["spec.toml", "trainer.max_epochs=3", "-q"]);
-    assert_eq!(ran.code, Some(0), "{ran:?}");
+    let ran = cluster.runner(&["spec.toml", "trainer.max_epochs=3", "-q"]).ended_by(0);
     let sweep = ran.stdout.trim();
     assert!(cluster.text(&format!("{sweep}/sweep.csv")).contains(",stopped,"));
-    let ended = cluster.runner(&["run", "--resume", sweep, "--launcher=slurm", "--dry-run"]);
-    assert_eq!(ended.code, Some(0), "{ended:?}");
+    let ended = cluster.runner(&["run", "--resume", sweep, "--launcher=slurm", "--dry-run"]).ended_by(0);
     assert!(ended.stdout.ends_with("no trial is left to run\n"), "{ended:?}");
 }
 

@@ -142,8 +142,7 @@ fn a_trial_that_kills_its_processes_is_given_up() {
         // As the next process does, start with a fresh file.
         fs::remove_file(&metrics).unwrap();
     }
-    let ended = Ended::from_output(task().output().unwrap());
-    assert_eq!(ended.code, Some(1), "{ended:?}");
+    Ended::from_output(task().output().unwrap()).ended_by(1);
     let table = || Table::read(&fs::read_to_string(path.join("sweep.csv")).unwrap());
     assert_eq!(table().column("status"), ["failed"]);
     let why = "3 processes that ran it died, one after the other, before its next checkpoint";

@@ -316,8 +316,7 @@ fn a_lost_rank_ends_the_training_within_the_limit() {
             "`{second}` is lost: no sign of life for 2.00 s; it was killed, is frozen, or its link is cut"
         );
         assert!(last.contains(&format!("`{}`, step ", name(0))) && last.ends_with(&lost), "{what}: {last}");
-        let ended = Job::resume(sim, &place, &run, 2);
-        assert_eq!(ended.code, Some(0), "{ended:?}");
+        Job::resume(sim, &place, &run, 2).ended_by(0);
         assert_eq!(run.numbers(), whole.numbers(), "{what}");
         assert_eq!(tensors(&run.model()), tensors(&whole.model()), "{what}");
     }

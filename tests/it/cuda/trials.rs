@@ -243,8 +243,7 @@ fn a_killed_sweep_of_one_gpu_goes_on() {
     child.wait().unwrap();
     let sweep = Folder::within(&runs).unwrap();
     let again = ["run", "-q", "--resume", sweep.0.to_str().unwrap(), "--jobs", "4"];
-    let ended = Ended::from_output(sim.on(&mut place.command(&again), &[]).output().unwrap());
-    assert_eq!(ended.code, Some(0), "{ended:?}");
+    Ended::from_output(sim.on(&mut place.command(&again), &[]).output().unwrap()).ended_by(0);
     are_equal(&sweep.0, &alone.0);
 }
 

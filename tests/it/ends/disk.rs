@@ -308,8 +308,7 @@ fn no_failed_call_of_other_commands_is_hidden() {
             (folder.clone(), folder.join("out"))
         };
         let (_, file) = to("whole");
-        let ended = sandbox.runner(&[command, &[file.to_str().unwrap()]].concat());
-        assert_eq!(ended.code, Some(0), "{ended:?}");
+        sandbox.runner(&[command, &[file.to_str().unwrap()]].concat()).ended_by(0);
         let whole = fs::read(&file).unwrap();
         each_failing(sandbox.path(), &|fail, at| {
             let (folder, file) = to(at);
@@ -371,8 +370,7 @@ fn a_starter_is_written_whole_or_not_at_all() {
     let mut command = sandbox.command(&["new", "linreg", "starter.toml"]);
     command.env("LD_PRELOAD", library).env("DISK_PATH", sandbox.path().join("starter"));
     command.env("DISK_CALL", "write").env("DISK_N", "1").env("DISK_ERROR", "28");
-    let ended = Ended::from_output(command.output().unwrap());
-    assert_eq!(ended.code, Some(1), "{ended:?}");
+    Ended::from_output(command.output().unwrap()).ended_by(1);
     assert_eq!(sandbox.runner(&["new", "linreg", "starter.toml"]).code, Some(0));
 }
 

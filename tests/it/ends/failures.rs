@@ -29,12 +29,10 @@ fn threads_that_cannot_be_started_leave_no_folder() {
         let command = Command::new("sh").args(["-c", &line]).current_dir(place.path()).output();
         Ended::from_output(command.unwrap())
     };
-    let one = limited("");
-    assert_eq!(one.code, Some(2), "{one:?}");
+    let one = limited("").ended_by(2);
     assert!(one.stderr.contains("\nerror: `cpu` cannot start a thread: "), "{one:?}");
     assert!(!place.path().join("r").exists());
-    let sweep = limited("seed=1,2");
-    assert_eq!(sweep.code, Some(1), "{sweep:?}");
+    limited("seed=1,2").ended_by(1);
     let folder = Folder::within(&place.path().join("r")).unwrap();
     assert_eq!(folder.files(), ["sweep.csv", "sweep.toml"]);
     assert_eq!(folder.table("sweep.csv").column("status"), ["failed", "failed"]);
@@ -100,8 +98,7 @@ fn a_removed_folder_ends_the_run_with_one_error() {
     let child = quiet(command);
     let folder = wait_for_lines(&runs, 20);
     fs::remove_dir_all(&runs).unwrap();
-    let ended = Ended::from_output(child.wait_with_output().unwrap());
-    assert_eq!(ended.code, Some(1), "{ended:?}");
+    let ended = Ended::from_output(child.wait_with_output().unwrap()).ended_by(1);
     let errors: Vec<&str> = ended.stderr.lines().filter(|line| line.starts_with("error")).collect();
     // Any of the files may be the next one written, and so the one named.
     let of = |file: &str| {
@@ -120,8 +117,7 @@ fn a_trial_whose_folder_is_removed_does_not_end_the_sweep() {
     let child = quiet(command);
     let sweep = wait_for_lines_of("000-max_epochs=1000000000/metrics.csv", &runs, 20);
     fs::remove_dir_all(sweep.0.join("000-max_epochs=1000000000")).unwrap();
-    let ended = Ended::from_output(child.wait_with_output().unwrap());
-    assert_eq!(ended.code, Some(1), "{ended:?}");
+    Ended::from_output(child.wait_with_output().unwrap()).ended_by(1);
     assert_eq!(sweep.table("sweep.csv").column("status"), ["failed", "finished"]);
 }
 

@@ -111,8 +111,7 @@ fn a_sweep_whose_file_is_written_to_begins_no_further_trial() {
     let folder = wait_for_lines_of("000-lr=1e-6/metrics.csv", &runs, 20);
     let file = File::options().write(true).open(place.path().join("x.npy")).unwrap();
     file.write_all_at(&7.0_f32.to_le_bytes(), 128).unwrap();
-    let ended = Ended::from_output(child.wait_with_output().unwrap());
-    assert_eq!(ended.code, Some(1), "{ended:?}");
+    let ended = Ended::from_output(child.wait_with_output().unwrap()).ended_by(1);
     let what = format!("`{}` was written to after it was opened", place.path().join("x.npy").display());
     let changed = format!("the data have changed since the start: {what}");
     let errors: Vec<&str> = ended.stderr.lines().skip_while(|line| !line.starts_with("error: ")).collect();

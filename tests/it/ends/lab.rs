@@ -80,8 +80,7 @@ fn a_signal_keeps_the_copies_that_were_done() {
     let child = quiet(command);
     let folder = wait_for_lines_of("transfer.csv", &runs, 2);
     send("-TERM", &child);
-    let ended = Ended::from_output(child.wait_with_output().unwrap());
-    assert_eq!(ended.code, Some(143), "{ended:?}");
+    Ended::from_output(child.wait_with_output().unwrap()).ended_by(143);
     let table = folder.table("transfer.csv");
     let counts = numbers(&table, "count");
     assert_eq!((counts[0], table.cell(0, "bytes")), (2000, "4096"));
@@ -104,8 +103,7 @@ fn a_signal_keeps_the_steps_that_were_done() {
     let child = quiet(command);
     let folder = wait_for_lines_of("tensors.csv", &runs, 4);
     send("-INT", &child);
-    let ended = Ended::from_output(child.wait_with_output().unwrap());
-    assert_eq!(ended.code, Some(130), "{ended:?}");
+    Ended::from_output(child.wait_with_output().unwrap()).ended_by(130);
     let done = numbers(&folder.table("tensors.csv"), "step");
     assert!(done.iter().copied().eq(1..=done.len()) && (3..901).contains(&done.len()), "{}", done.len());
     assert_eq!(folder.summary("steps"), done.len().to_string());
@@ -130,8 +128,7 @@ fn a_signal_ends_a_sweep_and_says_why_in_its_table() {
         thread::sleep(Duration::from_millis(1));
     };
     send("-INT", &child);
-    let ended = Ended::from_output(child.wait_with_output().unwrap());
-    assert_eq!(ended.code, Some(130), "{ended:?}");
+    Ended::from_output(child.wait_with_output().unwrap()).ended_by(130);
     let table = sweep.table("sweep.csv");
     assert_eq!(table.column("status"), ["interrupted", "planned"]);
     assert!(table.cell(0, "reason").starts_with("Ctrl-C (SIGINT) after "), "{table:?}");

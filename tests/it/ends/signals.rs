@@ -114,8 +114,7 @@ fn a_signal_ends_the_reading_of_rows_within_a_sweep() {
     let status = |trial: usize| sweep.table("sweep.csv").column("status")[trial].to_owned();
     wait_until(&mut child, || status(0) == "finished");
     send("-TERM", &child);
-    let ended = Ended::from_output(child.wait_with_output().unwrap());
-    assert_eq!(ended.code, Some(143), "{ended:?}");
+    let ended = Ended::from_output(child.wait_with_output().unwrap()).ended_by(143);
     assert_eq!([0, 1, 2].map(status), ["finished", "planned", "planned"]);
     // No trial was under way, and the sweep says how it goes on.
     let resume = format!("  resume with: runner run --resume {}\n", sweep.0.display());
@@ -174,8 +173,7 @@ fn a_second_signal_leaves_rows_and_a_summary() {
     send("-INT", &child);
     thread::sleep(LATER);
     send("-TERM", &child);
-    let ended = ended(child);
-    assert_eq!(ended.code, Some(143), "{ended:?}");
+    let ended = ended(child).ended_by(143);
     let words = "runner: ended at once by a second signal; rows are written, except those that were still on a device\n";
     assert!(ended.stderr.ends_with(words), "{ended:?}");
     assert_eq!(["status", "steps"].map(|column| folder.summary(column)), ["interrupted", "1200"]);
@@ -195,8 +193,7 @@ fn a_second_signal_tells_that_rows_are_lost() {
     send("-INT", &child);
     thread::sleep(LATER);
     send("-TERM", &child);
-    let ended = ended(child);
-    assert_eq!(ended.code, Some(143), "{ended:?}");
+    let ended = ended(child).ended_by(143);
     let words = "runner: ended at once by a second signal; rows that were not written yet are lost\n";
     assert!(ended.stderr.ends_with(words), "{ended:?}");
     assert_eq!(folder.summary("status"), "interrupted");

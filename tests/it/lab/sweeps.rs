@@ -13,8 +13,9 @@ count = 20
 #[test]
 fn the_end_of_a_sweep_is_that_of_any_other_with_its_figures() {
     let place = Sandbox::new(SPEC);
-    let ended = place.runner(&["spec.toml", "matmul.sizes=[16],[32]", "logging.policy=immediate,buffered"]);
-    assert_eq!(ended.code, Some(0), "{ended:?}");
+    let ended = place
+        .runner(&["spec.toml", "matmul.sizes=[16],[32]", "logging.policy=immediate,buffered"])
+        .ended_by(0);
     let out = &ended.stdout;
     for part in [
         "products: 4 trials, 4 finished\n",

@@ -128,8 +128,7 @@ fn numbers_that_a_format_does_not_hold_and_sums_of_whole_ones_are_refused() {
         ),
     ] {
         let place = Sandbox::new(&format!("kind = \"tensors\"\n[[tensors.step]]\n{steps}\n"));
-        let ended = place.runner(&["check", "spec.toml"]);
-        assert_eq!(ended.code, Some(2), "{ended:?}");
+        let ended = place.runner(&["check", "spec.toml"]).ended_by(2);
         assert!(ended.stderr.contains(words), "{words}: {}", ended.stderr);
     }
 }

@@ -45,8 +45,7 @@ fn arrays_are_predicted_and_evaluated() {
         (&["evaluate", "x.npy"], "name the file of their labels with `--labels FILE`"),
         (&["evaluate", "x.npy", "--labels", "wide.npy"], "2 labels, but `x.npy` has 4 rows"),
     ] {
-        let ended = model.place.runner(&[&[arguments[0], &model.run], &arguments[1..]].concat());
-        assert_eq!(ended.code, Some(2), "{ended:?}");
+        let ended = model.place.runner(&[&[arguments[0], &model.run], &arguments[1..]].concat()).ended_by(2);
         assert!(ended.stderr.contains(words), "{ended:?}");
         assert_eq!(ended.stdout, "");
     }
@@ -108,8 +107,7 @@ fn arrays_are_standardized_as_by_hand() {
     assert_eq!(metrics["loss"].to_string(), Folder(model.run.clone().into()).summary("best_value"));
 
     model.write("large.npy", npy("<f4", "(1, 3)", singles(&[1e4, 3e38, 5.0])));
-    let ended = model.predict("large.npy");
-    assert_eq!(ended.code, Some(2), "{ended:?}");
+    let ended = model.predict("large.npy").ended_by(2);
     assert!(
         ended.stderr.contains(
             "row 0, feature 1 (both counted from 0) is 3e38, and more than f32 holds once scaled\n"
@@ -166,8 +164,7 @@ fn an_array_is_no_pipe() {
     let pipe = model.place.path().join("pipe.npy");
     assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
     let command = model.place.command(&["predict", &model.run, "pipe.npy"]);
-    let ended = crate::ends::ended(crate::ends::quiet(command));
-    assert_eq!(ended.code, Some(2), "{ended:?}");
+    let ended = crate::ends::ended(crate::ends::quiet(command)).ended_by(2);
     let words = "error: cannot read `pipe.npy`: it is a named pipe: expected a regular file";
     assert!(ended.stderr.contains(words), "{ended:?}");
 }

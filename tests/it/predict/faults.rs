@@ -9,8 +9,7 @@ fn wrong_rows_are_shown_with_their_place() {
     let good = "red,north,1,2,3,x\n".repeat(5000);
     let wrong = |text: String| {
         let path = model.write("wrong.csv", text);
-        let ended = model.predict("wrong.csv");
-        assert_eq!(ended.code, Some(2), "{ended:?}");
+        let ended = model.predict("wrong.csv").ended_by(2);
         ended.stderr.replace(&path.display().to_string(), "wrong.csv")
     };
     insta::assert_snapshot!(wrong(format!("{header}{good}pink,north,1,2,3,x\n{good}")), @r"
@@ -163,11 +162,9 @@ fn a_table_without_rows() {
 fn missing_cells_follow_the_spec() {
     let model =
         Model::new(&spec("price", "kind", 1, "mse").replace("\"mean\"", "\"drop\"").replace("init = ", "# "));
-    let ended = model.predict("new.csv");
-    assert_eq!(ended.code, Some(2), "{ended:?}");
+    let ended = model.predict("new.csv").ended_by(2);
     assert!(ended.stderr.contains("the first of 64 such cells in column `depth`"), "{}", ended.stderr);
-    let ended = model.place.runner(&["evaluate", &model.run, "new.csv"]);
-    assert_eq!(ended.code, Some(0), "{ended:?}");
+    let ended = model.place.runner(&["evaluate", &model.run, "new.csv"]).ended_by(0);
     let line = "warning: rows left out for missing cells, as in training: 124";
     assert!(ended.stderr.lines().any(|found| found == line), "{}", ended.stderr);
     assert_eq!(model.evaluated(&["new.csv"])["rows"], 700 - 124);
@@ -209,8 +206,7 @@ fn what_is_not_finite_is_no_class() {
     let model = Model::new(&spec);
     let good = "red,north,1,2,3,large,4\n";
     model.write("large.csv", format!("{header}{good}red,north,3e38,3e38,3e38,large,4\n{good}"));
-    let ended = model.predict("large.csv");
-    assert_eq!(ended.code, Some(0), "{ended:?}");
+    let ended = model.predict("large.csv").ended_by(0);
     let line = "warning: rows with an output that is not a finite number: 1";
     assert_eq!(ended.stderr.lines().filter(|found| *found == line).count(), 1, "{ended:?}");
     let found = Table::read(&ended.stdout);

@@ -27,8 +27,7 @@ fn categories_that_training_did_not_have() {
         place.runner(&[&[command, &run, "n.csv"], more].concat())
     };
     let rows = "1.5,c,1,2\n1.5,,2,2\n1.5,a,10,2\n";
-    let refused = apply("predict", rows, &[]);
-    assert_eq!(refused.code, Some(2), "{refused:?}");
+    let refused = apply("predict", rows, &[]).ended_by(2);
     let file = place.path().join("n.csv").display().to_string();
     insta::assert_snapshot!(refused.stderr.replace(&file, "n.csv"), @r"
     weights: best.safetensors, of epoch 3, step 6
@@ -53,8 +52,7 @@ fn categories_that_training_did_not_have() {
     let ignore = ["--unknown-category", "ignore"];
     let warning = "warning: `kind`: 2 of 3 rows have no category of the training file, so its inputs are 0\n";
     for command in ["predict", "evaluate"] {
-        let taken = apply(command, rows, &ignore);
-        assert_eq!(taken.code, Some(0), "{taken:?}");
+        let taken = apply(command, rows, &ignore).ended_by(0);
         assert!(taken.stderr.ends_with(warning), "{taken:?}");
     }
     // The model is linear: its inputs of `kind` are 0, and so add nothing.
@@ -78,8 +76,7 @@ fn values_far_from_the_training_rows() {
         format!("red,north,{width},{height},0.0035\n")
     };
     model.write("far.csv", format!("{header}{}", (0..500).map(row).collect::<String>()));
-    let ended = model.predict("far.csv");
-    assert_eq!(ended.code, Some(0), "{ended:?}");
+    let ended = model.predict("far.csv").ended_by(0);
     let words = "warning: `width`: 12 of 500 values lie more than 10 standard deviations from the training rows' mean\n\
                  warning: `height`: 1 of 500 values lies more than 10 standard deviations from the training rows' mean\n";
     assert!(ended.stderr.ends_with(words), "{}", ended.stderr);
@@ -146,8 +143,7 @@ fn rows_with_other_marks() {
     let marks = ["evaluate", "eu.csv", "--json", "--delimiter=;", "--decimal=,"];
     assert_eq!(apply(&marks).stdout, apply(&["evaluate", "t.csv", "--json"]).stdout);
     let refused = |words: &[&str]| {
-        let ended = apply(words);
-        assert_eq!(ended.code, Some(2), "{ended:?}");
+        let ended = apply(words).ended_by(2);
         ended.stderr.replace(&format!("{}/", place.path().display()), "")
     };
     insta::assert_snapshot!(refused(&["predict", "eu.csv"]), @r"

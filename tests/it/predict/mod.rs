@@ -86,14 +86,13 @@ impl Model {
     /// Predictions of rows that are right.
     #[track_caller]
     fn predicted(&self, data: &str) -> String {
-        let ended = self.predict(data);
-        assert_eq!(ended.code, Some(0), "{ended:?}");
+        let ended = self.predict(data).ended_by(0);
         ended.stdout
     }
 
     fn evaluated(&self, arguments: &[&str]) -> Value {
-        let ended = self.place.runner(&[&["evaluate", &self.run], arguments, &["--json"]].concat());
-        assert_eq!(ended.code, Some(0), "{ended:?}");
+        let ended =
+            self.place.runner(&[&["evaluate", &self.run], arguments, &["--json"]].concat()).ended_by(0);
         serde_json::from_str(&ended.stdout).unwrap()
     }
 
@@ -305,8 +304,7 @@ fn the_best_weights_are_used_unless_the_last_are_wanted() {
     let model = Model::new(super::best::SPEC);
     model.write("x.npy", arrays::npy("<f4", "(1, 3)", arrays::singles(&[1.0; 3])));
     let with = |more: &[&str]| {
-        let ended = model.place.runner(&[&["predict", &model.run, "x.npy"], more].concat());
-        assert_eq!(ended.code, Some(0), "{ended:?}");
+        let ended = model.place.runner(&[&["predict", &model.run, "x.npy"], more].concat()).ended_by(0);
         ended
     };
     let run = Folder(PathBuf::from(&model.run));

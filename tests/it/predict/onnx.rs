@@ -17,8 +17,7 @@ fn served(python: &Path, model: &Path, rows: &Path) -> String {
 }
 
 fn exported(model: &Model) -> (Ended, PathBuf) {
-    let ended = model.place.runner(&["export", &model.run, "--onnx", "model.onnx"]);
-    assert_eq!(ended.code, Some(0), "{ended:?}");
+    let ended = model.place.runner(&["export", &model.run, "--onnx", "model.onnx"]).ended_by(0);
     (ended, model.place.path().join("model.onnx"))
 }
 
@@ -54,8 +53,7 @@ fn unknown_categories_are_taken_if_wanted() {
     let (_, file) = exported(&model);
     let strict = fs::read(&file).unwrap();
     let ignore = ["--unknown-category", "ignore"];
-    let ended = model.place.runner(&[&["export", &model.run, "--onnx", "model.onnx"], &ignore[..]].concat());
-    assert_eq!(ended.code, Some(0), "{ended:?}");
+    model.place.runner(&[&["export", &model.run, "--onnx", "model.onnx"], &ignore[..]].concat()).ended_by(0);
     let lenient = fs::read(&file).unwrap();
     let changed = strict.iter().zip(&lenient).filter(|(a, b)| a != b).map(|(a, b)| (*a, *b));
     assert_eq!(changed.collect::<Vec<_>>(), [(0, 1); 2], "`zeros` of two columns");

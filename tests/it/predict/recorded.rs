@@ -49,8 +49,7 @@ fn rows_that_the_run_was_trained_on() {
     let model = Model::new(&spec.replace("SCORES", "\"mae\", \"r2\""));
     fs::copy(Path::new(FIXTURES).join("train.csv"), model.place.path().join("copy.csv")).unwrap();
     let warned = |data: &str| {
-        let ended = model.place.runner(&["evaluate", &model.run, data]);
-        assert_eq!(ended.code, Some(0), "{ended:?}");
+        let ended = model.place.runner(&["evaluate", &model.run, data]).ended_by(0);
         ended.stderr.contains("warning: these rows include those that the run was trained on")
     };
     assert!(warned("copy.csv") && !warned("new.csv"));
@@ -198,8 +197,7 @@ fn a_resumed_run_has_the_confusion_matrix_of_its_best_validation() {
     let part = format!("trainer.max_epochs={}", best + 1);
     let part = model.place.run(&[&restless[..], &[&part]].concat()).ended_by(0);
     fs::remove_file(part.0.join("confusion.csv")).unwrap();
-    let ended = model.place.runner(&["run", "--resume", part.0.to_str().unwrap(), "trainer.max_epochs=20"]);
-    assert_eq!(ended.code, Some(0), "{ended:?}");
+    model.place.runner(&["run", "--resume", part.0.to_str().unwrap(), "trainer.max_epochs=20"]).ended_by(0);
     assert_eq!(part.summary("best_epoch"), best.to_string());
     assert_eq!(part.text("confusion.csv"), whole.text("confusion.csv"));
 }

@@ -162,8 +162,7 @@ fn one_that_lacks_a_device_decides_no_rung_beside_others() {
     let halving = [&HALVING[..], &["devices.num_gpus=0,2", "devices.on_missing=error", "--virtual-gpus=2"]];
     let (children, sweep) = start(&place, &halving.concat(), 0);
     let join = ["run", "-q", "--virtual-gpus=1", "--resume", sweep.0.to_str().unwrap()];
-    let ended = place.runner(&join);
-    assert_eq!(ended.code, Some(2), "{ended:?}");
+    let ended = place.runner(&join).ended_by(2);
     let shown = ended.stderr.replace(sweep.0.to_str().unwrap(), "SWEEP");
     insta::assert_snapshot!(shown, @r"
     error: `SWEEP` is under way in another process; successive halving is not shared where devices of trial 1 are missing

@@ -154,11 +154,9 @@ fn each_damaged_trial_is_told() {
     let model = fs::OpenOptions::new().write(true).open(folders[2].0.join("model.safetensors")).unwrap();
     model.write_all_at(b"\xff\xff\xff\xff\xff\xff\xff\xff", 0).unwrap();
     let path = sweep.to_str().unwrap();
-    let reported = place.runner(&["report", path, "-o", "page.html"]);
-    assert_eq!(reported.code, Some(0), "{reported:?}");
+    let reported = place.runner(&["report", path, "-o", "page.html"]).ended_by(0);
     assert!(reported.stderr.contains("summary.csv` is empty"), "{reported:?}");
-    let ended = place.runner(&["run", "--resume", path, "--jobs", "2"]);
-    assert_eq!(ended.code, Some(0), "{ended:?}");
+    let ended = place.runner(&["run", "--resume", path, "--jobs", "2"]).ended_by(0);
     let said: Vec<&str> = ended.stderr.lines().take(3).collect();
     let line = |trial: usize, file: &str, what: &str| {
         let folder = folders[trial].0.display();

@@ -38,8 +38,7 @@ fn times(sweep: &Path) -> Vec<std::time::SystemTime> {
 /// What a refusal says, with the folder's name.
 fn refused(place: &Sandbox, sweep: &Path, overrides: &[&str]) -> String {
     let before = (fs::read_to_string(sweep.join("sweep.toml")).unwrap(), times(sweep));
-    let ended = resumed(place, sweep, overrides);
-    assert_eq!(ended.code, Some(2), "{ended:?}");
+    let ended = resumed(place, sweep, overrides).ended_by(2);
     assert_eq!((fs::read_to_string(sweep.join("sweep.toml")).unwrap(), times(sweep)), before);
     ended.stderr.replace(sweep.to_str().unwrap(), "SWEEP")
 }
@@ -49,8 +48,7 @@ fn longer_axes_add_trials() {
     let place = Sandbox::new(SPEC);
     let sweep = place.run(&["optimizer.adam.lr=0.1,0.01"]).ended_by(0).0;
     let (folders, before) = (column(&sweep, "folder"), times(&sweep));
-    let ended = resumed(&place, &sweep, &["optimizer.adam.lr=0.05,0.01,0.02,0.1"]);
-    assert_eq!(ended.code, Some(0), "{ended:?}");
+    resumed(&place, &sweep, &["optimizer.adam.lr=0.05,0.01,0.02,0.1"]).ended_by(0);
     assert_eq!(column(&sweep, "optimizer.adam.lr"), ["0.1", "0.01", "0.05", "0.02"]);
     assert_eq!(
         column(&sweep, "folder"),
@@ -165,8 +163,7 @@ fn samplers_draw_more_trials() {
         let space = [&sampler, "optimizer.adam.lr=loguniform(1e-3, 1e-1)", "sweep.trials=12", seeds, "-q"];
         let sweep = place.run(&space).ended_by(0).0;
         let (before, lr) = (times(&sweep), column(&sweep, "optimizer.adam.lr"));
-        let ended = resumed(&place, &sweep, &["sweep.trials=14"]);
-        assert_eq!(ended.code, Some(0), "{ended:?}");
+        resumed(&place, &sweep, &["sweep.trials=14"]).ended_by(0);
         let grown = column(&sweep, "optimizer.adam.lr");
         assert_eq!((&times(&sweep)[..lr.len()], &grown[..lr.len()]), (&before[..], &lr[..]));
         assert_eq!(statuses(&sweep), vec!["finished"; 14 * lr.len() / 12]);

@@ -116,8 +116,7 @@ fn trials_that_go_on_are_what_they_are_alone() {
     assert_eq!([&halved, &beside].map(|sweep| fs::read(sweep.join(".claims")).unwrap()), [[2; 9]; 2]);
     let stopped = expected.iter().position(|(epochs, _)| *epochs < 9).unwrap();
     let folder = &trials(&beside)[stopped];
-    let ended = place.runner(&["run", "-q", "--resume", folder.0.to_str().unwrap()]);
-    assert_eq!(ended.code, Some(0), "{ended:?}");
+    place.runner(&["run", "-q", "--resume", folder.0.to_str().unwrap()]).ended_by(0);
     assert!(result(folder) == result(&trials(&whole)[stopped]));
 }
 
@@ -192,8 +191,7 @@ fn a_trial_whose_folder_is_gone_begins_again() {
     let lost: Vec<usize> = (0..9).filter(|&trial| before[trial] == "stopped").collect();
     let results: Vec<_> = lost.iter().map(|&trial| result(&trials(&sweep)[trial])).collect();
     lost.iter().for_each(|&trial| fs::remove_dir_all(&trials(&sweep)[trial].0).unwrap());
-    let ended = place.runner(&["run", "--resume", sweep.to_str().unwrap()]);
-    assert_eq!(ended.code, Some(0), "{ended:?}");
+    let ended = place.runner(&["run", "--resume", sweep.to_str().unwrap()]).ended_by(0);
     let warned =
         lost.iter().map(|trial| format!("warning: trial {trial}: begins again, since its folder is gone\n"));
     let said = [warned.collect(), format!("{} of 9 trials left to run\n", lost.len())];
@@ -219,8 +217,7 @@ fn a_folder_that_goes_while_the_sweep_runs_begins_again() {
     send("-STOP", &child);
     fs::remove_dir_all(folder().unwrap()).unwrap();
     send("-CONT", &child);
-    let ended = Ended::from_output(child.wait_with_output().unwrap());
-    assert_eq!(ended.code, Some(0), "{ended:?}");
+    let ended = Ended::from_output(child.wait_with_output().unwrap()).ended_by(0);
     let said = format!("trial {first}: begins again, since its folder is gone\n");
     assert!(ended.stderr.contains(&said), "{ended:?}");
     let sweep = Folder::within(&runs).unwrap().0;

@@ -215,8 +215,7 @@ fn a_run_goes_on_on_another_number_of_devices() {
         let whole = place.run(&[&one[0], &one[1], "checkpoint.keep_last=9"]).ended_by(0);
         let run = killed_after(&whole, "step-00000021", place.path().join(format!("{first}-to-{then}")));
         let path = run.0.to_str().unwrap();
-        let ended = place.runner(&["run", "-q", "--resume", path, &other[0], &other[1]]);
-        assert_eq!(ended.code, Some(0), "{ended:?}");
+        place.runner(&["run", "-q", "--resume", path, &other[0], &other[1]]).ended_by(0);
         assert_eq!(whole.summary("devices_used"), used[first as usize]);
         assert_eq!(run.summary("devices_used"), used[then as usize]);
         let (found, expected) = (run.metrics(), whole.metrics());
@@ -237,8 +236,7 @@ fn a_finished_run_is_extended() {
     // A run of three epochs ends with a validation that a run of eight does not have at that point.
     let run = place.run(&["trainer.max_epochs=3", validated, "checkpoint={}"]).ended_by(0);
     let path = run.0.to_str().unwrap();
-    let ended = place.runner(&["run", "-q", "--resume", path, "trainer.max_epochs=8"]);
-    assert_eq!(ended.code, Some(0), "{ended:?}");
+    let ended = place.runner(&["run", "-q", "--resume", path, "trainer.max_epochs=8"]).ended_by(0);
     assert_eq!(ended.stdout, format!("{path}\n"));
     assert!(result(&run) == result(&longer));
     assert!(run.text("spec.toml").contains("max_epochs = 8"));

@@ -14,8 +14,7 @@ fn resume(place: &Sandbox, run: &Folder, arguments: &[&str]) -> Ended {
 #[track_caller]
 fn refused(place: &Sandbox, run: &Folder, arguments: &[&str], message: &str) {
     let before = run.files();
-    let ended = resume(place, run, arguments);
-    assert_eq!(ended.code, Some(2), "{ended:?}");
+    let ended = resume(place, run, arguments).ended_by(2);
     assert_eq!(ended.stderr.replace(run.0.to_str().unwrap(), "RUN"), message);
     assert_eq!(run.files(), before);
 }
@@ -46,8 +45,7 @@ fn a_run_goes_on_by_its_own_spec() {
         "error: a run cannot go on as a sweep\n  = hint: give each key one value\n",
     );
     // The schedule keeps the length that it had.
-    let ended = resume(&place, &run, &[longer]);
-    assert_eq!(ended.code, Some(0), "{ended:?}");
+    resume(&place, &run, &[longer]).ended_by(0);
     refused(
         &place,
         &run,
@@ -99,8 +97,7 @@ fn data_may_have_moved() {
     let moved = place.path().join("moved.csv");
     fs::rename(&table, &moved).unwrap();
     let longer = "trainer.max_epochs=20";
-    let lacks = resume(&place, &run, &[longer]);
-    assert_eq!(lacks.code, Some(2), "{lacks:?}");
+    let lacks = resume(&place, &run, &[longer]).ended_by(2);
     assert!(lacks.stderr.contains("; `data.csv.path=PATH` names another file\n"), "{lacks:?}");
     let named = format!("data.csv.path={}", moved.display());
     let ended = resume(&place, &run, &[longer, &named]);
@@ -156,8 +153,7 @@ fn damaged_checkpoints_are_passed_over() {
     // As a kill leaves them.
     fs::write(run.0.join("checkpoints/.step-1.toml.77-0.tmp"), "version").unwrap();
     fs::write(run.0.join("checkpoints/step-00000099.safetensors"), "").unwrap();
-    let ended = resume(&place, &run, &[]);
-    assert_eq!(ended.code, Some(0), "{ended:?}");
+    let ended = resume(&place, &run, &[]).ended_by(0);
     let path = run.0.display();
     let passed = format!(
         "warning: an older checkpoint serves, since a newer one cannot be used: `{path}/checkpoints/"
@@ -236,8 +232,7 @@ fn auto_knows_its_own_run() {
     fs::write(&table, format!("a,b\n{}", rows.replace("8\n", "9\n"))).unwrap();
     let second = auto().stdout;
     assert_ne!(second, first);
-    let longer = place.runner(&["run", "-q", "--resume", second.trim(), "trainer.max_epochs=20"]);
-    assert_eq!(longer.code, Some(0), "{longer:?}");
+    place.runner(&["run", "-q", "--resume", second.trim(), "trainer.max_epochs=20"]).ended_by(0);
     let third = auto().stdout;
     assert!(third != second && third.starts_with("runs/"), "{third}");
 }
@@ -262,7 +257,6 @@ fn early_stopping_stays_what_it_was() {
         "{longer:?}"
     );
     assert!(longer.stderr.contains("name a larger `trainer.early_stopping.patience` after it"), "{longer:?}");
-    let more = resume(&place, &run, &["trainer.early_stopping.patience=9"]);
-    assert_eq!(more.code, Some(0), "{more:?}");
+    resume(&place, &run, &["trainer.early_stopping.patience=9"]).ended_by(0);
     assert!(run.summary("steps").parse::<u64>().unwrap() > steps.parse().unwrap());
 }

@@ -153,8 +153,7 @@ fn processes_on_other_data_are_not_mixed() {
     assert_eq!(joined.claim(1).unwrap(), Claim::New);
     copy(&trials(&other)[1].0, &sweep.join("001-max_epochs=2"));
     drop(joined);
-    let ended = Ended::from_output(child.wait_with_output().unwrap());
-    assert_eq!(ended.code, Some(2), "{ended:?}");
+    let ended = Ended::from_output(child.wait_with_output().unwrap()).ended_by(2);
     assert!(ended.stderr.contains("error: the data are not those that"), "{ended:?}");
     assert_eq!(statuses(&sweep), ["finished", "finished", "skipped"]);
 }
@@ -177,8 +176,7 @@ fn one_that_leaves_early_says_what_goes_on() {
     let mut second = second.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     wait_until(&mut second, || begun("001-lr=.02"));
     send("-INT", &first);
-    let ended = Ended::from_output(first.wait_with_output().unwrap());
-    assert_eq!(ended.code, Some(130), "{ended:?}");
+    let ended = Ended::from_output(first.wait_with_output().unwrap()).ended_by(130);
     let head: Vec<&str> = ended.stdout.lines().take(2).collect();
     let expected = [
         "spec: 3 trials, 1 interrupted, 1 running, 1 planned",
@@ -187,8 +185,7 @@ fn one_that_leaves_early_says_what_goes_on() {
     assert_eq!(head, expected, "{}", ended.stdout);
     assert_eq!(statuses(&sweep), ["interrupted", "planned", "planned"]);
     send("-INT", &second);
-    let ended = Ended::from_output(second.wait_with_output().unwrap());
-    assert_eq!(ended.code, Some(130), "{ended:?}");
+    let ended = Ended::from_output(second.wait_with_output().unwrap()).ended_by(130);
     assert!(ended.stdout.starts_with("spec: 3 trials, 2 interrupted, 1 planned\n\n"), "{}", ended.stdout);
 }
 

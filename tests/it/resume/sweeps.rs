@@ -49,8 +49,7 @@ fn an_interrupted_sweep_goes_on_side_by_side() {
     assert_eq!(stopped.iter().filter(|status| *status == "interrupted").count(), 1, "{stopped:?}");
     assert!(stopped.contains(&"planned".to_owned()));
     let path = sweep.to_str().unwrap();
-    let ended = place.runner(&["run", "--resume", path, "--jobs", "2"]);
-    assert_eq!(ended.code, Some(0), "{ended:?}");
+    let ended = place.runner(&["run", "--resume", path, "--jobs", "2"]).ended_by(0);
     let left = stopped.iter().filter(|status| *status != "finished").count();
     assert!(ended.stderr.starts_with(&format!("{left} of 6 trials left to run\n")), "{ended:?}");
     assert_eq!(statuses(&sweep), ["finished"; 6]);
@@ -106,8 +105,7 @@ fn a_killed_sweep_goes_on() {
         // As a kill during the writing of the table leaves it.
         fs::write(sweep.join(".sweep.csv.77-0-0.tmp"), "trial").unwrap();
     }
-    let ended = Ended::from_output(place.command(&again).output().unwrap());
-    assert_eq!(ended.code, Some(0), "{ended:?}");
+    Ended::from_output(place.command(&again).output().unwrap()).ended_by(0);
     let left = fs::read_dir(Folder::within(&runs).unwrap().0).unwrap();
     assert!(
         left.flatten().all(|file| !file.file_name().to_string_lossy().ends_with(".tmp")),
@@ -145,8 +143,7 @@ fn a_failed_trial_ends_a_sweep_where_that_is_wanted() {
     let table = Table::read(&fs::read_to_string(sweep.join("sweep.csv")).unwrap());
     assert_eq!(table.cell(2, "reason"), "an earlier trial failed");
     // A diverged trial would diverge again; the others are run.
-    let ended = place.runner(&["run", "-q", "--resume", sweep.to_str().unwrap()]);
-    assert_eq!(ended.code, Some(1), "{ended:?}");
+    place.runner(&["run", "-q", "--resume", sweep.to_str().unwrap()]).ended_by(1);
     assert_eq!(statuses(&sweep), ["finished", "diverged", "finished"]);
 }
 
@@ -236,8 +233,7 @@ fn a_quiet_resume_says_what_had_failed() {
     let said = "the loss is not a finite number";
     assert!(ran.ended.code == Some(1) && ran.ended.stderr.contains(said), "{:?}", ran.ended);
     let path = sweep.to_str().unwrap();
-    let ended = place.runner(&["run", "-q", "--resume", path]);
-    assert_eq!(ended.code, Some(1), "{ended:?}");
+    let ended = place.runner(&["run", "-q", "--resume", path]).ended_by(1);
     let expected = format!("error: trial 1 had diverged: {said}");
     assert!(ended.stderr.starts_with(&expected) && ended.stderr.lines().count() == 1, "{ended:?}");
     // The table says it.
