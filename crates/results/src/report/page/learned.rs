@@ -71,8 +71,7 @@ impl Content<'_> {
             let is_final = ranking.has_final_models_alone(self.comparison);
             let is_about_times = metric.is_none() && !is_final && self.is_about_times(ranking);
             if !is_about_times || self.comparison.runs.len() == 1 {
-                let task = (rankings.len() > 1).then(|| &*names[number]);
-                self.verdict(&mut headline, ranking, task);
+                self.verdict(&mut headline, ranking, (rankings.len() > 1).then_some(&*names[number]));
             }
             self.section(&format!("curves{suffix}"), &format!("Curves{of}"), |content, html| {
                 let groups = content.groups(ranking);
