@@ -17,6 +17,39 @@ pub(super) const ROWS_EACH: usize = 5;
 /// Of fewer rows, many a column of whole numbers has another one in nearly every row.
 const ROWS_TO_DOUBT: usize = 50;
 
+/// What has several rows in many a table, which are alike.
+const GROUPS: [&str; 26] = [
+    "person",
+    "patient",
+    "subject",
+    "participant",
+    "respondent",
+    "proband",
+    "individual",
+    "student",
+    "pupil",
+    "employee",
+    "user",
+    "customer",
+    "client",
+    "member",
+    "player",
+    "driver",
+    "household",
+    "family",
+    "school",
+    "hospital",
+    "clinic",
+    "site",
+    "animal",
+    "specimen",
+    "session",
+    "device",
+];
+
+/// A column with fewer values may be of kinds, such as new and old customers.
+const FEWEST_GROUPS: usize = 10;
+
 /// What a column is used for.
 #[derive(PartialEq)]
 pub(super) enum Use {
@@ -53,16 +86,19 @@ pub(super) fn has_marks(column: &ColumnProfile) -> bool {
 /// The reason not to use such a column.
 pub(super) fn marks(column: &ColumnProfile) -> String {
     let marks = if column.decimal == ',' { "points" } else { "commas" };
-    format!("its numbers have {marks}{}, which are not read", example(column))
+    format!("its numbers have {marks}{}{}, which are not read", example(column), column.text_place)
 }
 
 /// What to do about such a column.
 pub(super) fn way_with_marks(column: &ColumnProfile, is_parquet: bool) -> &'static str {
+    // Where others have decimals after the mark, it is the right one.
+    let is_sure = is_parquet || !column.is_whole;
     match column.decimal {
+        ',' if is_sure => "write decimals with a comma, thousands without a mark",
         ',' => {
             "write decimals with a comma, thousands without a mark; `--decimal .` if decimals come after points"
         }
-        _ if is_parquet => "write decimals with a point, thousands without a mark",
+        _ if is_sure => "write decimals with a point, thousands without a mark",
         _ => {
             "write decimals with a point, thousands without a mark; `--decimal ,` if decimals come after commas"
         }
@@ -169,7 +205,8 @@ fn is_beyond_f32(column: &ColumnProfile) -> bool {
 /// A sentence on a feature that may be an identifier.
 pub(super) fn doubt(column: &ColumnProfile, purpose: &Use, rows: usize) -> Option<String> {
     let name = column.name.escape_debug();
-    if !matches!(purpose, Use::Ignored(_)) && is_of_identity(&column.name, rows) && repeats(column, rows) {
+    let may_group = is_of_identity(&column.name, rows) || is_of_group(column);
+    if !matches!(purpose, Use::Ignored(_)) && may_group && repeats(column, rows) {
         return Some(format!(
             "`{name}` may say which rows belong together; if it does, `group` in place of a feature keeps them in one part"
         ));
@@ -268,6 +305,18 @@ fn is_of_identity(name: &str, rows: usize) -> bool {
     }
 }
 
+/// Whether its name says whose the rows are, such as `patient` or `Customer No`, and it has too many values for kinds of these.
+fn is_of_group(column: &ColumnProfile) -> bool {
+    let words = words(&column.name);
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    let last = match words[..] {
+        [.., last, "no" | "nr" | "num" | "number" | "code" | "key" | "name"] | [.., last] => last,
+        [] => return false,
+    };
+    let tells = column.is_whole || !column.is_numeric();
+    GROUPS.contains(&last) && tells && column.different >= FEWEST_GROUPS
+}
+
 /// The words of a name in lower case; a capital after a small letter, or before one, begins a word.
 fn words(name: &str) -> Vec<String> {
     let letters: Vec<char> = name.chars().collect();
@@ -292,6 +341,29 @@ fn words(name: &str) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn names_that_say_whose_the_rows_are() {
+        let is_of_group = |name: &str, different: usize, is_whole: bool| {
+            is_of_group(&ColumnProfile {
+                name: name.to_owned(),
+                numbers: 300,
+                different,
+                is_whole,
+                ..Default::default()
+            })
+        };
+        for name in ["patient", "Patient", "CustomerNo", "study_subject", "Household Number", "site code"] {
+            assert!(is_of_group(name, FEWEST_GROUPS, true), "{name}");
+            assert!(!is_of_group(name, FEWEST_GROUPS - 1, true), "few values: {name}");
+            assert!(!is_of_group(name, FEWEST_GROUPS, false), "decimals: {name}");
+        }
+        for name in
+            ["", "patients", "patient_age", "users", "number", "website", "impatient", "customer type"]
+        {
+            assert!(!is_of_group(name, 40, true), "{name}");
+        }
+    }
 
     #[test]
     fn names_that_say_identity() {

@@ -21,7 +21,14 @@ pub fn compare(options: &CompareOptions) -> Result<Exit, Exit> {
 
 /// `--fail-if`: compares the runs with a baseline or a fixed number.
 fn held_against(condition: &str, options: &CompareOptions) -> Result<Exit, ReportError> {
-    let read = |paths: &[String]| Comparison::read(paths, options.filter.as_deref());
+    let read = |paths: &[String]| {
+        let runs = Comparison::read(paths, options.filter.as_deref())?;
+        // A gate that leaves out what it was given would hold too easily.
+        if let Some(why) = runs.foreign().next() {
+            return Err(ReportError::Damaged(why.to_owned()));
+        }
+        Ok(runs)
+    };
     let (base, own) = match (&options.baseline, &options.paths[..]) {
         (Some(baseline), own) => (Some(read(std::slice::from_ref(baseline))?), read(own)?),
         (None, [first, rest @ ..]) if !rest.is_empty() => {
@@ -48,7 +55,7 @@ fn compared(options: &CompareOptions) -> Result<Exit, ReportError> {
     if options.detail || options.export.is_some() {
         comparison = comparison.with_curves()?;
     }
-    comparison.damaged().for_each(|reason| warn(format!("left out: {reason}")));
+    comparison.unread().for_each(|reason| warn(format!("left out: {reason}")));
     comparison.cut().into_iter().for_each(warn);
     if options.quiet {
         return Ok(print(&format!("{}\n", comparison.comparability(options.metric.as_deref()))));

@@ -3,7 +3,7 @@
 use super::{args::PlotOptions, runs::refuse, terminal::terminal_width};
 use crate::{
     report::{self, PlotRequest, Style},
-    run::{Exit, print_coloured},
+    run::{Exit, print_coloured, warn},
 };
 
 /// Runs the command.
@@ -14,5 +14,7 @@ pub fn plot(options: &PlotOptions) -> Result<Exit, Exit> {
         color: anstream::stdout().current_choice() != anstream::ColorChoice::Never,
     };
     let request = PlotRequest { paths: &options.paths, metric: options.metric.as_deref(), style };
-    report::plot(&request).map(|text| print_coloured(&text)).map_err(refuse)
+    let (text, foreign) = report::plot(&request).map_err(refuse)?;
+    foreign.iter().for_each(|why| warn(format!("left out: {why}")));
+    Ok(print_coloured(&text))
 }

@@ -47,7 +47,7 @@ pub fn diff(options: &DiffOptions) -> Result<Exit, Exit> {
     let compared = paths.and_then(read).and_then(Comparison::with_curves);
     let every_run = Question { top: usize::MAX, ..Question::default() };
     answer(compared.and_then(|comparison| {
-        if let Some(reason) = comparison.damaged().next() {
+        if let Some(reason) = comparison.unread().next() {
             return Err(ReportError::Damaged(reason.to_owned()));
         }
         let times = comparison.times(&every_run, terminal_width())?;

@@ -282,9 +282,21 @@ fn rows_without_a_group() {
 fn a_draft_tells_of_groups() {
     let place = sandbox();
     let text = fs::read_to_string(place.path().join("visits.csv")).unwrap();
-    let numbered = text.replacen("patient", "patient_id", 1).replace("\np", "\n");
-    fs::write(place.path().join("visits.csv"), numbered).unwrap();
-    let ended = place.runner(&["new", "csv", "draft.toml", "--from", "visits.csv", "--target", "ill"]);
-    let words = "`patient_id` may say which rows belong together; if it does, `group` in place of a feature keeps them in one part\n";
-    assert!(ended.stderr.contains(words), "{ended:?}");
+    let numbered = text.replace("\np", "\n");
+    let rows = text.split_once('\n').unwrap().1;
+    // Twice the rows are enough to take patients for categories.
+    let twice = format!("{text}{rows}");
+    for (name, text) in [("patient_id", &numbered), ("Patient", &numbered), ("Patient No", &twice)] {
+        fs::write(place.path().join("visits.csv"), text.replacen("patient", name, 1)).unwrap();
+        let ended = place.runner(&["new", "csv", "-", "--from", "visits.csv", "--target", "ill"]);
+        let words = format!(
+            "`{name}` may say which rows belong together; if it does, `group` in place of a feature keeps them in one part\n"
+        );
+        assert_eq!(ended.stderr.lines().next(), Some(words.trim_end()), "{ended:?}");
+        assert!(ended.stdout.contains(&format!("# {words}")), "{ended:?}");
+    }
+    // Numbers of visits by a patient are no group.
+    fs::write(place.path().join("visits.csv"), numbered.replacen("patient", "patient_visits", 1)).unwrap();
+    let ended = place.runner(&["new", "csv", "-", "--from", "visits.csv", "--target", "ill"]);
+    assert!(!ended.stderr.contains("patient_visits"), "{ended:?}");
 }

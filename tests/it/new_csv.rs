@@ -183,7 +183,7 @@ fn the_terminal_names_columns_that_are_left_out() {
     `two` is left out: 32 of its 80 cells are no finite numbers, such as `-`; `missing_values` names texts that stand for missing ones
     `date` is left out: it has 80 different texts, such as `2024-01-100`: too many for categories
     `share` is left out: its numbers have signs beside them, such as `100%`, which are not read
-    `price` is left out: its numbers have commas, such as `1,100`, which are not read
+    `price` is left out: its numbers have commas, such as `1,100` in line 2, which are not read
     wrote spec2.toml and runner.schema.json for editors; next: runner check spec2.toml
     ");
     // The way out: the column is a feature, and what stands for a missing value is filled.
@@ -380,7 +380,7 @@ fn what_cannot_be_drafted() {
     error: `huge.csv` has no column to predict `b` from
      = hint: `a` is left out: 1 of its 40 cells is `1e400`, which is no finite number; `missing_values` names texts that stand for missing ones
 
-    error: `b` cannot be predicted: its numbers have commas, such as `1,500`, which are not read
+    error: `b` cannot be predicted: its numbers have commas, such as `1,500` in line 2, which are not read
      = hint: write decimals with a point, thousands without a mark; `--decimal ,` if decimals come after commas
 
     error: cannot read `nowhere.csv`: no such file or directory

@@ -225,7 +225,9 @@ fn decimals_after_a_comma() {
     .unwrap();
     let told = place.runner(&["new", "csv", "--from", "eu.csv", "--target", "y"]).stderr;
     assert!(
-        told.contains("`a` is left out: its numbers have points, such as `1.234,5`, which are not read\n"),
+        told.contains(
+            "`a` is left out: its numbers have points, such as `1.234,5` in line 2, which are not read\n"
+        ),
         "{told}"
     );
 }
@@ -304,9 +306,22 @@ fn marks_that_are_named() {
     fs::write(place.path().join("mixed.csv"), format!("area;price;y\n{rows}")).unwrap();
     let refused = place.runner(&["new", "csv", "--from", "mixed.csv"]);
     insta::assert_snapshot!(refused.stderr, @r"
-    error: `y` cannot be predicted: its numbers have commas, such as `0,000`, which are not read
+    error: `y` cannot be predicted: its numbers have commas, such as `0,000` in line 2, which are not read
      = hint: write decimals with a point, thousands without a mark; `--decimal ,` if decimals come after commas
     ");
+    // One cell with the other mark is the one that is wrong.
+    for [own, other, marks, wanted] in [[",", ".", "points", "a comma"], [".", ",", "commas", "a point"]] {
+        let row =
+            |n: usize| format!("{n};{}{}{}\n", n * 5 % 13, if n == 57 { other } else { own }, n % 9 + 1);
+        fs::write(place.path().join("one.csv"), format!("a;y\n{}", (0..80).map(row).collect::<String>()))
+            .unwrap();
+        let refused = place.runner(&["new", "csv", "--from", "one.csv"]);
+        let words = format!(
+            "error: `y` cannot be predicted: its numbers have {marks}, such as `12{other}4` in line 59, which are not read\n = hint: \
+             write decimals with {wanted}, thousands without a mark\n"
+        );
+        assert_eq!((refused.code, refused.stderr), (Some(2), words));
+    }
     let draft = drafted(&place, &["mixed.csv", "--decimal", ",", "--target", "y"]);
     assert!(draft.contains("\ndelimiter = \";\"\ndecimal = \",\"    # numbers such as 0,5\n"), "{draft}");
     assert!(draft.contains("target = \"y\"    # a quantity\n"), "{draft}");

@@ -139,6 +139,32 @@ fn a_final_model_without_validations_has_no_plateau() {
     }
     let last = super::process::Folder::within(&place.path().join("falls")).unwrap();
     assert_eq!(rates_of_epochs(&last), rates[..best]);
+    // Falls after the end of a shorter model are none of its own: of epochs, of steps, and where several lengths are swept.
+    let steps = falls[0] * (run.summary("steps").parse::<usize>().unwrap() / 12);
+    for (length, unit, first) in [
+        (format!("trainer.max_epochs={}", falls[0] + 1), "epoch", Some(falls[0])),
+        (format!("trainer.max_epochs={}", falls[0]), "epoch", None),
+        (format!("trainer.max_steps={}", steps + 1), "step", Some(steps)),
+        (format!("trainer.max_steps=1,{steps}"), "step", None),
+    ] {
+        let way = match first {
+            None => "as that of the run was for as long".to_owned(),
+            Some(first) => {
+                let interval = if unit == "epoch" { "interval = \"epoch\", " } else { "" };
+                format!(
+                    "and `'schedule={{ {interval}multi_step = {{ milestones = [{first}], gamma = 0.5 }} }}'` reduces it as it \
+                     fell in the run, after {unit} {first}"
+                )
+            }
+        };
+        let wanted = format!(
+            "error: `schedule.plateau`: a plateau follows validations, and the final model has none\n  = hint: `'~schedule'` after \
+             RUN trains at a constant rate, {way}; the plateau stays if rows validate: set aside some, such as \
+             `data.synthetic_regression.validation_rows = 1000`\n",
+        );
+        let refit = place.runner(&["refit", path, "-q", &length]);
+        assert_eq!((refit.code, refit.stderr.as_str()), (Some(2), wanted.as_str()), "{length}");
+    }
 }
 
 /// Where one `multi_step` cannot do as the plateau did, the hint says where the rate fell, and no more.

@@ -238,6 +238,17 @@ fn steps_stay_steps() {
     assert_eq!(printed[2], format!("length: {steps} steps, after which the run was best"));
     let own = refitted.text("spec.toml");
     assert!(refitted.summary("steps") == steps && !own.contains("validate_every_steps"), "{own}");
+    // A number of steps takes no more epochs.
+    let (other, printed) = refit(&place, &[&path, "trainer.max_steps=40"]);
+    assert_eq!(
+        printed[2],
+        format!(
+            "the same as: runner {path}/spec.toml name=birds-refit final_model=true data.split.validation=0 trainer.max_epochs=40 \
+             '~trainer.early_stopping' '~trainer.restore_best' 'logging.metrics=[loss,accuracy,lr]' '~schedule.cosine.t_max' \
+             trainer.max_steps=40"
+        )
+    );
+    assert_eq!(other.summary("steps"), "40");
 }
 
 #[test]

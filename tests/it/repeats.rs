@@ -95,7 +95,7 @@ fn few_repeats_on_a_busy_machine_are_told() {
             "  noise: in 1 of 2 configurations the interval of the train time spans more than 5.00 % of the median, 23.8 % \
              at most (at logging.policy=immediate)",
             "  noise: with 3 repeats the interval covers the true median 75.0 % of the time; use 6 or more for 95 %",
-            "  noise: other processes used up to 0.80 cores during trials 0 to 5",
+            "  noise: other processes used up to 0.80 cores during #0 to 5",
         ]
     );
 }
@@ -240,8 +240,8 @@ fn short_runs_have_their_noise_too() {
     assert_eq!(
         noise,
         [
-            "other processes used up to 0.80 cores during trials 2 to 20; not known of trial 1",
-            "up to 98.0 % of the time went into waiting for a core during trial 0",
+            "other processes used up to 0.80 cores during #2 to 20; not known of #1",
+            "up to 98.0 % of the time went into waiting for a core during #0",
         ]
     );
 }

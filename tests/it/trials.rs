@@ -70,7 +70,7 @@ fn trials_say_which_devices_they_lack() {
     let row = |name: &str| compared.stdout.lines().find(|line| line.trim_start().starts_with(name)).unwrap();
     let cells: Vec<&str> =
         row("status ").split("  ").map(str::trim).filter(|cell| !cell.is_empty()).collect();
-    assert_eq!(cells, ["status", "finished", "same as run 1", "same as run 1"]);
+    assert_eq!(cells, ["status", "finished", "same as #0", "same as #0"]);
     let last = compared.stdout.split("\nruns\n").nth(1).unwrap().lines().nth(2).unwrap();
     assert!(last.ends_with(&format!(" trial 2; not run: {}", reason("2 GPUs"))), "{last}");
 }

@@ -235,8 +235,7 @@ named! {
 /// Why a run has no weights to keep.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NoModel {
-    /// The run diverged. How far it went beyond its last row depends on the length of its blocks, so no
-    /// weights are kept.
+    /// The run diverged. How far it went beyond its last row depends on the length of its blocks, so no weights are kept.
     Diverged,
     /// Some weights are not finite.
     NotFinite,
@@ -269,9 +268,10 @@ pub struct Outcome {
     pub final_scores: BTreeMap<String, f64>,
     /// What `best.safetensors` holds.
     pub best: Option<Best>,
-    /// Seconds of training before the last resume. The times below include them, except those of phases and
-    /// copies.
+    /// Seconds of `loop_s` before the last resume. The times below include them, except those of phases and copies.
     pub earlier_s: f64,
+    /// Those of `train_s`.
+    pub earlier_train_s: f64,
     /// The training loop: steps, validation, logging.
     pub loop_s: f64,
     /// The training loop without validation.

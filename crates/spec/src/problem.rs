@@ -3,6 +3,8 @@
 
 use std::{ops::Range, path::PathBuf};
 
+use runner_base::units;
+
 /// The location of a problem.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Location {
@@ -36,6 +38,17 @@ pub enum Location {
     },
     /// No location.
     Nowhere,
+}
+
+impl Location {
+    /// ` in line 7` of a text, ` in row 7` of a file without lines; empty elsewhere.
+    pub fn in_words(&self) -> String {
+        match self {
+            Self::File { line: Some(line), .. } => format!(" in line {}", units::count(*line)),
+            Self::Row { row, .. } => format!(" in row {}", units::count(*row as u64)),
+            _ => String::new(),
+        }
+    }
 }
 
 /// What is wrong, where, and how to fix it. Messages are lower case, without a final period, with the user's

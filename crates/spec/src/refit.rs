@@ -7,8 +7,8 @@ use super::{
     typed::{is_swept, split_at_commas},
 };
 
-/// More epochs than any number of steps needs.
-const NO_LIMIT: u64 = 1 << 32;
+/// More epochs than any number of steps needs, where that number is not written plainly.
+const NO_LIMIT: u64 = 1_000_000_000;
 
 /// How long a final model trains.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -91,6 +91,14 @@ impl Refit<'_> {
         ["trainer.max_epochs", "trainer.max_steps"].into_iter().any(|key| self.is_given(key))
     }
 
+    /// The most that an override sets the key to; `None` without one, or where that is no plain number.
+    fn given_most(&self, key: &str) -> Option<u64> {
+        let (_, value) = self.given.iter().rev().find(|word| key_of(word) == key)?.split_once('=')?;
+        let counts: Option<Vec<u64>> =
+            split_at_commas(value).into_iter().map(|own| own.parse().ok()).collect();
+        counts?.into_iter().max()
+    }
+
     /// Whether early stopping ends it, as an override has it: the run's length is then the most.
     pub fn stops_early(&self) -> bool {
         self.validates && self.sets(|key| key.starts_with("trainer.early_stopping"))
@@ -133,12 +141,17 @@ impl Refit<'_> {
         }
         // The final model is as long in one of them.
         let by_steps = matches!(self.length, Length::Steps(_)) || self.is_given("trainer.max_steps");
-        let end = match self.length {
-            Length::Epochs(end) | Length::Steps(end) if !self.has_given_length() => end,
-            _ => u64::MAX,
+        let given = |key: &str| self.given_most(key).unwrap_or(u64::MAX);
+        let [epochs, steps] = match self.length {
+            _ if self.has_given_length() => [given("trainer.max_epochs"), given("trainer.max_steps")],
+            Length::Epochs(end) => [end, u64::MAX],
+            Length::Steps(end) => [u64::MAX, end],
+            Length::OfSpec => [u64::MAX; 2],
         };
-        let place = |fall: &RateFall| if by_steps { fall.step } else { fall.epoch };
-        let within: Vec<&RateFall> = self.falls.iter().filter(|fall| place(fall) < end).collect();
+        // A fall after the last epoch changes nothing, one within it does.
+        let last_epoch = epochs.saturating_sub(u64::from(!by_steps));
+        let is_within = |fall: &&RateFall| fall.epoch <= last_epoch && fall.step < steps;
+        let within: Vec<&RateFall> = self.falls.iter().filter(is_within).collect();
         // A stage of a chain counts steps.
         let by_steps = by_steps || matches!(self.spec.schedule.rule, Rule::Chain { .. });
         let place = |fall: &RateFall| if by_steps { fall.step } else { fall.epoch };
@@ -234,7 +247,11 @@ impl Refit<'_> {
         let [steps, epochs] =
             ["trainer.max_steps", "trainer.max_epochs"].map(|key| self.sets(|own| own == key));
         match self.length {
-            _ if steps => words.push(format!("trainer.max_epochs={NO_LIMIT}")),
+            // Each epoch has a step at least.
+            _ if steps => {
+                let epochs = self.given_most("trainer.max_steps").unwrap_or(NO_LIMIT);
+                words.push(format!("trainer.max_epochs={epochs}"));
+            }
             _ if epochs => words.extend(self.spec.trainer.max_steps.map(|_| "~trainer.max_steps".to_owned())),
             _ if self.has_given_length() || self.stops_early() => return,
             Length::OfSpec => return,

@@ -39,12 +39,12 @@ fn exports_read_back() {
     assert_eq!(keys, columns.iter().collect::<Vec<_>>());
 
     insta::assert_snapshot!(comparison.export(&Question::default(), Format::Md).unwrap(), @r"
-    | run | devices.num_gpus | status | devices | steps | train loss | last validation loss | best validation loss | train time | steps/s | rows/s vs run 1 | logging | h2d | d2h |
+    | # | devices.num_gpus | status | devices | steps | train loss | last validation loss | best validation loss | train time | steps/s | rows/s vs #0 | logging | h2d | d2h |
     | ---: | ---: | --- | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |
-    | 1 | 0 | finished | cpu | 3 | 1.000 | 0.5000 | 0.5000 in epoch 1 | 3.00 ms | 1000 | 1.00x | 0.30 % | 4 KiB | 12 B |
-    | 2 | 1 | same as run 1 |  |  |  |  |  |  |  |  |  |  |  |
-    | 3 | 2 | finished | gpu:0 gpu:1 | 3 | 1.000 | 0.5000 | 0.5000 in epoch 1 | 3.00 ms | 2500 | 2.50x | 0.30 % | 4 KiB | 12 B |
-    | 4 | 3 | unfinished |  | 1 | 4.000 |  |  |  |  |  |  |  |  |
+    | 0 | 0 | finished | cpu | 3 | 1.000 | 0.5000 | 0.5000 in epoch 1 | 3.00 ms | 1000 | 1.00x | 0.30 % | 4 KiB | 12 B |
+    | 1 | 1 | same as #0 |  |  |  |  |  |  |  |  |  |  |  |
+    | 2 | 2 | finished | gpu:0 gpu:1 | 3 | 1.000 | 0.5000 | 0.5000 in epoch 1 | 3.00 ms | 2500 | 2.50x | 0.30 % | 4 KiB | 12 B |
+    | 3 | 3 | unfinished |  | 1 | 4.000 |  |  |  |  |  |  |  |  |
     ");
 }
 

@@ -28,20 +28,21 @@ fn a_damaged_run_among_others_is_told_and_left_out() {
     runs.write("linreg/a/metrics.csv", "step,epoch\n1,x\n");
     runs.run("linreg/b", &FACTS);
     let text = runs.table(&["linreg/S", "linreg/a", "linreg/b"], 160);
-    let lines: Vec<&str> = text.lines().filter(|line| line.contains("damaged")).collect();
+    assert!(text.starts_with("3 runs (1 more trial is the same as one of them) (damaged: 2); "), "{text}");
+    let lines: Vec<&str> = text.lines().skip(1).filter(|line| line.contains("damaged")).collect();
     assert_eq!(
         lines[..2].iter().map(|line| line.split_whitespace().collect::<Vec<_>>()).collect::<Vec<_>>(),
-        [vec!["1", "0", "damaged"], vec!["5", "0", "damaged"]]
+        [vec!["0", "A", "0", "damaged"], vec!["5", "B", "0", "damaged"]]
     );
     assert_eq!(
         lines[2..],
         [
-            "  1  RUNS/linreg/S/000-devices.num_gpus=0; damaged: `RUNS/linreg/S/000-devices.num_gpus=0/spec.toml` is \
+            "  #0 A  RUNS/linreg/S/000-devices.num_gpus=0; damaged: `RUNS/linreg/S/000-devices.num_gpus=0/spec.toml` is \
              malformed at line 1: key with no value, expected `=`",
-            "  5  RUNS/linreg/a; damaged: `RUNS/linreg/a/metrics.csv` is malformed at line 1: there is no column `split`",
+            "  #5 B  RUNS/linreg/a; damaged: `RUNS/linreg/a/metrics.csv` is malformed at line 1: there is no column `split`",
         ]
     );
-    assert!(text.contains("\ntrain loss against run 3\n"), "{text}");
+    assert!(text.contains("\ntrain loss against #2 A\n"), "{text}");
 }
 
 #[test]

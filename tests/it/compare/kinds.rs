@@ -1,5 +1,7 @@
 //! Runs of different optimizers and schedules in one table.
 
+use std::fs;
+
 use super::{add, place_of};
 use crate::process::Sandbox;
 
@@ -122,4 +124,22 @@ fn keys_that_some_runs_lack_are_shown() {
     }
     assert!(!text.contains(" metric ") && !text.contains("restore_best"), "{text}");
     assert!(!text.lines().next().unwrap().contains(" -"), "{text}");
+}
+
+/// Where the runs of each task have one optimizer, its keys tell them apart, as they would alone. Where those of a task have several,
+/// their keys are in its words alone, also beside an experiment of the lab, which has none.
+#[test]
+fn optimizers_are_named_where_a_task_has_several() {
+    let other = ["data.synthetic_regression.weights=[2.0]", "name=other"];
+    let place =
+        place(&[&["optimizer.sgd.lr=0.1,0.01"], &["optimizer.sgd.lr=0.2"], &[&[ADAM][..], &other].concat()]);
+    let lab = place.path().join("runs/m/x");
+    fs::create_dir_all(&lab).unwrap();
+    fs::write(lab.join("spec.toml"), "name = \"m\"\nkind = \"matmul\"\n[matmul]\nsizes = [16]\n").unwrap();
+    fs::write(lab.join("summary.csv"), "run,name,status\nx,m,finished\n").unwrap();
+    let text = compare(&place, &[]);
+    assert!(text.contains("  lr  ") && !text.contains("optimizer"), "{text}");
+    add(&place, &["optimizer.rmsprop.lr=0.01"]);
+    let text = compare(&place, &[]);
+    assert!(text.contains("  sgd(lr 0.01)  ") && !text.contains("  lr  "), "{text}");
 }

@@ -1,5 +1,7 @@
 //! Experiments of the lab side by side.
 
+use runner::report::gate;
+
 use super::Runs;
 
 const SUMMARY: &str = "run,name,status,devices_used,virtual,engine,steps,train_s,steps_per_s,logging_share";
@@ -70,7 +72,7 @@ fn the_same_products_stand_side_by_side() {
       3  RUNS/matmul/c
 
     differences of spec
-      matmul.sizes  [16, 64] (run 1, 2)  [16] (run 3)
+      matmul.sizes  [16, 64] (runs 1, 2)  [16] (run 3)
     ");
 }
 
@@ -132,9 +134,9 @@ fn kinds_are_told_apart() {
       5  RUNS/tensors/a
 
     differences of spec
-      kind          matmul (run 1, 2)  transfer (run 3, 4)  tensors (run 5)
+      kind          matmul (runs 1, 2)  transfer (runs 3, 4)  tensors (run 5)
       matmul.sizes  [16, 64] (run 1)  [16] (run 2)
-      name          matmul (run 1, 2)  transfer (run 3, 4)  tensors (run 5)
+      name          matmul (runs 1, 2)  transfer (runs 3, 4)  tensors (run 5)
     "#);
 }
 
@@ -163,4 +165,20 @@ fn a_table_of_the_lab_that_cannot_be_read_is_told() {
     runs.write("matmul/b/matmul.csv", "device,m\n");
     let text = runs.table(&["matmul"], 160);
     assert!(text.contains("is malformed at line 1: there is no column `order`"), "{text}");
+}
+
+/// A rate is found by the titles of its tables, too.
+#[test]
+fn the_rate_of_products_is_called_as_in_tables() {
+    let runs = Runs::new();
+    products(&runs);
+    let own = runs.read(&["matmul"]);
+    let text = |name: &str| gate(&format!("median({name}) < 30000"), &own, None, &[]).unwrap().text;
+    let verdict = "  sizes [16, 64]: 30.00 k of n 2 against 30.00 k; too few runs for an interval of the median: take 7 or more: passes\n";
+    for name in ["steps_per_s", "products_per_s", "products/s"] {
+        let wanted = format!("fail if median({name}) < 30000\n{verdict}");
+        assert!(text(name).starts_with(&wanted), "{}", text(name));
+    }
+    let of_copies = gate("median(copies_per_s) < 1", &own, None, &[]).err().unwrap();
+    assert_eq!(of_copies.to_string(), "no run has the metric `copies_per_s`");
 }

@@ -201,10 +201,25 @@ fn foreign_folders_and_slips() {
     let place = Sandbox::new("");
     let ended = place.runner(&["compare", &runs.named("linreg/a"), &runs.named("notes"), "-q"]);
     assert_eq!(ended.code, Some(0));
-    assert!(
-        runs.masked(&ended.stderr).starts_with("warning: left out: `RUNS/notes` holds no run "),
-        "{ended:?}"
-    );
+    let none = "holds no run (`spec.toml` with `summary.csv` or `metrics.csv`) and no sweep (`sweep.csv`)";
+    assert_eq!(runs.masked(&ended.stderr), format!("warning: left out: `RUNS/notes` {none}\n"));
+    assert_eq!(ended.stdout, "1 run\n");
+    // A file is no run either, and a gate does not hold of less than it was given.
+    let file = runs.named("notes/summary.csv");
+    let left_out = format!("`RUNS/notes/summary.csv` {none}\n");
+    for (command, code, before) in [
+        (&["compare", "-q"][..], 0, "warning: left out: "),
+        (&["plot"], 0, "warning: left out: "),
+        (&["compare", "--fail-if", "mean(validation.loss) > 9"], 2, "error: "),
+    ] {
+        let ended = place.runner(&[command, &[&runs.named("linreg/a"), &file]].concat());
+        let hint = "  = hint: name a run folder (`runs/NAME/TIME-HASH`), a sweep folder, `runs/NAME` for all in it, or a glob in quotes\n";
+        let hint = if code == 0 { "" } else { hint };
+        assert_eq!(
+            (ended.code, runs.masked(&ended.stderr)),
+            (Some(code), format!("{before}{left_out}{hint}"))
+        );
+    }
     for command in [&["tag", &runs.named("notes"), "word"][..], &["show", &runs.named("notes")]] {
         let ended = place.runner(command);
         assert!(runs.masked(&ended.stderr).starts_with("error: `RUNS/notes` holds no run "), "{ended:?}");

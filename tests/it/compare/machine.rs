@@ -1,6 +1,6 @@
 //! Whether the times of runs can be compared: it depends on the hardware they used, and is reported once.
 
-use super::{FACTS, Facts, Runs};
+use super::{FACTS, Facts, Runs, sweep};
 use crate::{process::Sandbox, run::LINREG};
 
 /// The first line, and the text below the machine.
@@ -41,8 +41,8 @@ fn threads_are_judged_by_those_that_computed() {
         (
             "3 runs, whose times say nothing of each other: host.threads differs".to_owned(),
             vec![
-                "  host.available_threads  2 (run 1, 3)  1 (run 2)".to_owned(),
-                "  host.threads            2 (run 1, 3)  1 (run 2)".to_owned(),
+                "  host.available_threads  2 (runs 1, 3)  1 (run 2)".to_owned(),
+                "  host.threads            2 (runs 1, 3)  1 (run 2)".to_owned(),
             ]
         )
     );
@@ -84,4 +84,28 @@ fn devices_whose_times_are_taken_together_are_named() {
     let table = place.runner(&[&["compare"][..], &runs.each_ref().map(String::as_str)].concat()).stdout;
     let line = "  ran on different devices, whose times are taken together: #";
     assert!(table.contains(line), "{table}");
+}
+
+/// Runs of a debug build are named as the table of the runs names them.
+#[test]
+fn debug_builds_are_named() {
+    let runs = Runs::new();
+    let debug = |path: &str| {
+        let environment = FACTS.environment() + "[versions]\nbuild = \"debug\"\n";
+        runs.write(&format!("{path}/environment.toml"), &environment);
+    };
+    sweep(&runs);
+    debug("linreg/S/000-devices.num_gpus=0");
+    debug("linreg/S/002-devices.num_gpus=2");
+    let builds = |paths: &[&str]| runs.read(paths).builds().unwrap();
+    let words = "is debug: its times say nothing of a release build (`cargo build --release`)";
+    assert_eq!(builds(&["linreg/S"]), format!("the build of #0, 2 {words}"));
+    for name in ["a", "b", "c"] {
+        runs.run(&format!("alone/{name}"), &FACTS);
+    }
+    debug("alone/b");
+    assert_eq!(builds(&["alone"]), format!("the build of run 2 {words}"));
+    debug("alone/c");
+    assert_eq!(builds(&["alone"]), format!("the build of runs 2, 3 {words}"));
+    assert_eq!(builds(&["alone", "linreg/S"]), format!("the build of #2 B, #3 C, #0 D, #2 D {words}"));
 }

@@ -89,7 +89,7 @@ fn exports_are_ordered_and_counted() {
     let times = compared(&runs, &["a"], &["--times", "--top", "2"]).stdout;
     let numbers: Vec<usize> =
         times.lines().filter_map(|row| row.split_whitespace().next()?.parse().ok()).collect();
-    assert_eq!(numbers[..3], [3, 2, 3], "3 runs, of which #2 and #3 are shown: {times}");
+    assert_eq!(numbers[..3], [3, 1, 2], "3 runs, of which #1 and #2 are shown: {times}");
     assert_eq!(rates(&["--metric", "validation.loss"]), ["0.2", "0.3", "0.1"]);
     assert_eq!(rates(&["--by", "lr", "--sort", "-lr", "--top", "1"]), ["0.3"]);
     let json = compared(&runs, &["a"], &["--export", "json", "--metric", "validation.loss", "--top", "1"]);

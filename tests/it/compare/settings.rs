@@ -144,7 +144,7 @@ fn a_sweep_over_the_precision_is_ranked_and_its_times_are_compared() {
     assert!(text.contains("steps/s\n"), "{text}");
     let times = runs.table(&["a"], 120);
     assert!(times.starts_with("2 runs, comparable: same processor"), "{times}");
-    assert!(times.contains(" rows/s vs run 1") && times.contains("2.00x"), "{times}");
+    assert!(times.contains(" rows/s vs #0") && times.contains("2.00x"), "{times}");
     // Another hardware unit counts as another machine.
     write("002", "bf16", "3000.0", "\nbf16_unit = \"avx512_bf16\"", 0.5);
     let rows = std::fs::read_to_string(runs.path("a/S/sweep.csv")).unwrap();

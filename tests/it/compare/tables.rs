@@ -107,12 +107,12 @@ fn runs_that_differ_in_everything() {
       3  the same bits over 3 steps in common
 
     differences of spec
-      devices.num_gpus    0 (run 1, 2)  2 (run 3)
-      trainer.max_epochs  3 (run 1, 3)  4 (run 2)
+      devices.num_gpus    0 (runs 1, 2)  2 (run 3)
+      trainer.max_epochs  3 (runs 1, 3)  4 (run 2)
 
     differences of environment
-      cpu.model   A (run 1, 3)  B (run 2)
-      git.commit  c0ffee (run 1, 3)  dead (run 2)
+      cpu.model   A (runs 1, 3)  B (run 2)
+      git.commit  c0ffee (runs 1, 3)  dead (run 2)
     ");
 }
 
@@ -147,26 +147,26 @@ fn a_killed_sweep_shows_every_trial() {
     let runs = Runs::new();
     sweep(&runs);
     insta::assert_snapshot!(runs.table(&["linreg/S"], 200), @r"
-    3 runs (1 more trial is the same as one of them); no environment.toml in run 4
+    3 runs (1 more trial is the same as one of them); no environment.toml in #3
 
-     run  devices.num_gpus  status         devices      steps  train loss  last validation loss  best validation loss  train time  steps/s  rows/s vs run 1  logging    h2d   d2h
-       1                 0  finished       cpu              3       1.000                0.5000     0.5000 in epoch 1     3.00 ms     1000            1.00x   0.30 %  4 KiB  12 B
-       2                 1  same as run 1
-       3                 2  finished       gpu:0 gpu:1      3       1.000                0.5000     0.5000 in epoch 1     3.00 ms     2500            2.50x   0.30 %  4 KiB  12 B
-       4                 3  unfinished                      1       4.000
+     #  devices.num_gpus  status      devices      steps  train loss  last validation loss  best validation loss  train time  steps/s  rows/s vs #0  logging    h2d   d2h
+     0                 0  finished    cpu              3       1.000                0.5000     0.5000 in epoch 1     3.00 ms     1000         1.00x   0.30 %  4 KiB  12 B
+     1                 1  same as #0
+     2                 2  finished    gpu:0 gpu:1      3       1.000                0.5000     0.5000 in epoch 1     3.00 ms     2500         2.50x   0.30 %  4 KiB  12 B
+     3                 3  unfinished                   1       4.000
 
     runs
-      1  RUNS/linreg/S/000-devices.num_gpus=0
-      2  RUNS/linreg/S trial 1; not run: the same run as trial 0
-      3  RUNS/linreg/S/002-devices.num_gpus=2
-      4  RUNS/linreg/S/003-devices.num_gpus=3; unfinished: killed: no process is at work on it; the last line of its metrics.csv is torn and was left out
+      #0  RUNS/linreg/S/000-devices.num_gpus=0
+      #1  RUNS/linreg/S trial 1; not run: the same run as trial 0
+      #2  RUNS/linreg/S/002-devices.num_gpus=2
+      #3  RUNS/linreg/S/003-devices.num_gpus=3; unfinished: killed: no process is at work on it; the last line of its metrics.csv is torn and was left out
 
-    train loss against run 1
-      3  parts at step 2: 2 and 2.0001, 5.0e-5 of their size apart; 3 steps in common
-      4  the same bits over 1 step in common
+    train loss against #0
+      #2  parts at step 2: 2 and 2.0001, 5.0e-5 of their size apart; 3 steps in common
+      #3  the same bits over 1 step in common
 
     differences of spec
-      devices.num_gpus  0 (run 1)  2 (run 3)  3 (run 4)
+      devices.num_gpus  0 (#0)  2 (#2)  3 (#3)
     ");
 }
 
@@ -177,11 +177,11 @@ fn the_end_of_a_sweep() {
     insta::assert_snapshot!(runs.masked(&sweep_end(&runs.path("linreg/S"), None, 160).unwrap()), @r"
     linreg: 4 trials, 2 finished, 1 not run, 1 unfinished
 
-     trial  devices.num_gpus  status           devices      steps  train loss  last validation loss  best validation loss  train time  steps/s  rows/s vs trial 0
-         0                 0  finished         cpu              3       1.000                0.5000     0.5000 in epoch 1     3.00 ms     1000              1.00x
-         1                 1  same as trial 0
-         2                 2  finished         gpu:0 gpu:1      3       1.000                0.5000     0.5000 in epoch 1     3.00 ms     2500              2.50x
-         3                 3  unfinished                        1       4.000
+     #  devices.num_gpus  status      devices      steps  train loss  last validation loss  best validation loss  train time  steps/s  rows/s vs #0
+     0                 0  finished    cpu              3       1.000                0.5000     0.5000 in epoch 1     3.00 ms     1000         1.00x
+     1                 1  same as #0
+     2                 2  finished    gpu:0 gpu:1      3       1.000                0.5000     0.5000 in epoch 1     3.00 ms     2500         2.50x
+     3                 3  unfinished                   1       4.000
 
     more devices
 

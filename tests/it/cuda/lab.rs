@@ -104,5 +104,5 @@ fn gpus_are_compared_with_the_cpu_and_two_at_once_with_turns() {
     // printed.
     let ran = sim.run(&place, &["~sweep", sizes, orders, "matmul.count=500"], &TWO);
     let out = &ran.ended.stdout;
-    assert!(out.contains("products/s vs trial 0"), "{out}");
+    assert!(out.contains("products/s vs #0"), "{out}");
 }

@@ -23,7 +23,7 @@ fn the_end_of_a_sweep_is_that_of_any_other_with_its_figures() {
         "products, GFLOP/s\n",
         "[16, 16] x [16, 16]",
         "[32, 32] x [32, 32]",
-        "trial 3",
+        "#3",
         "\n  folder ",
     ] {
         assert!(out.contains(part), "{part}\nis not in\n{out}");

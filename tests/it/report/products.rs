@@ -45,6 +45,45 @@ fn a_run_shows_the_times_of_its_products() {
     assert!(!page.contains("products/s"), "the rate of products of two sizes together says nothing");
 }
 
+/// A sweep over sizes has a line for each device, and no dot on the frame; runs that have the same products are told apart.
+#[test]
+fn a_sweep_over_sizes_has_a_line_for_each_device() {
+    let place = Sandbox::new("");
+    let row = |device: &str, size: u32, median: f64| {
+        format!("{device},sequential,{size},{size},{size},20,0.02,0.001,2,0,,{median},{median},{median}\n")
+    };
+    for (name, size, [cpu, gpu]) in
+        [("a", 64, [0.004, 0.002]), ("b", 16, [0.0001, 0.001]), ("c", 32, [0.0005, 0.0015])]
+    {
+        let rows = row("cpu", size, cpu) + &row("virtual:0", size, gpu);
+        lab(&place, name, "buffered", &rows);
+    }
+    let drawing = |paths: &[&str]| {
+        let _ = fs::remove_dir_all(place.path().join("figures")); // that of an earlier call
+        page(&place, &[paths, &["--svg", "figures"]].concat());
+        fs::read_to_string(place.path().join("figures/00-products.svg")).unwrap()
+    };
+    let text = drawing(&["runs/*"]);
+    let lines: Vec<&str> = text.split("<polyline ").skip(1).collect();
+    assert_eq!(lines.len(), 2, "{text}");
+    assert!(text.contains(">cpu</text>") && text.contains(">virtual:0</text>"), "{text}");
+    for line in lines {
+        let points = line.split_once("points=\"").unwrap().1.split_once('"').unwrap().0;
+        let points: Vec<f64> = points.split([' ', ',']).map(|number| number.parse().unwrap()).collect();
+        let (x, y): (Vec<f64>, Vec<f64>) = points.chunks(2).map(|pair| (pair[0], pair[1])).unzip();
+        assert!(x.is_sorted() && x[0] > 74.0 + 4.0 && x[2] < 640.0 - 24.0 - 4.0, "{text}");
+        assert!(y.iter().all(|y| *y > 10.0 + 4.0 && *y < 320.0 - 44.0 - 4.0), "{text}");
+    }
+    // The product of 16 on the CPU twice.
+    lab(&place, "d", "off", &row("cpu", 16, 0.0002));
+    let text = drawing(&["runs/b", "runs/a", "runs/d"]);
+    let names: Vec<&str> =
+        text.split("</text>").filter_map(|part| part.rsplit_once('>').map(|own| own.1)).collect();
+    for name in ["policy off name d cpu", "policy buffered name a cpu", "policy buffered name b virtual:0"] {
+        assert!(names.contains(&name), "{name}: {names:?}");
+    }
+}
+
 /// Both policies move the same bytes, one of them in a thousand copies that the host waits for.
 #[test]
 fn runs_show_what_logging_costs() {

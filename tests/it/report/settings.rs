@@ -156,7 +156,7 @@ fn each_run_is_with_its_task() {
     );
     let verdicts: Vec<&str> = page.split("<p class=\"verdict\">").skip(1).collect();
     assert_eq!(verdicts.len(), 1, "{verdicts:?}");
-    assert!(verdicts[0].starts_with("best: #2 lr 2, train loss 0.4000"), "{}", &verdicts[0][..80]);
+    assert!(verdicts[0].starts_with("learns: best: #2 lr 2, train loss 0.4000"), "{}", &verdicts[0][..80]);
 }
 
 /// Where two tasks have one name, their titles have the numbers of their runs.

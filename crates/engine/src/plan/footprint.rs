@@ -179,7 +179,7 @@ impl Rows {
     }
 
     /// Bytes and number of the chunks that the host holds for these devices.
-    fn held(&self, places: &[DeviceId]) -> (u64, u64) {
+    pub fn held(&self, places: &[DeviceId]) -> (u64, u64) {
         let Some(chunks) = self.chunks else { return (0, 0) };
         let mut counts = chunks.on_the_host(places);
         if !self.validates {

@@ -54,8 +54,16 @@ impl Need<'_> {
             return Err(Problem::at_key(widest_layer(spec), message).hint("make the model smaller"));
         }
         let rows = if lack.gpu.is_some() { self.data_bytes } else { self.policy.facts.resident_bytes() };
+        let (chunks, _) = self.policy.rows(largest, self.policy.chunks(batch)).held(&self.devices.used);
         let (key, hint) = match self.largest_batch() {
             Some(batch) => ("data.batch_size".to_owned(), format!("`data.batch_size = {batch}` would fit")),
+            None if lack.gpu.is_none() && chunks > lack.free / 2 => {
+                let chunks = units::bytes(chunks);
+                let hint = format!(
+                    "free some, or train on the CPU: rows on their way to devices take {chunks} in chunks, whatever the model"
+                );
+                (rows_key(spec).to_owned(), hint)
+            }
             None if rows > lack.free / 2 => (rows_key(spec).to_owned(), self.fewer_rows().to_owned()),
             None if self.devices.used.len() > 1 => {
                 let key = if matches!(spec.devices.request, Request::Use(_)) { "use" } else { "num_gpus" };

@@ -105,6 +105,17 @@ fn chunks_are_counted_where_they_are() {
         "the job needs {needed} of memory on the host for rows and chunks of them, and {free} are available"
     );
     assert_eq!(resident.message, message);
+    // Neither the batch nor the model makes the chunks: four of training rows and three of validation rows.
+    let chunks = 4 * 83_000 * 404 + 3 * validation;
+    let refused = two(false, "data.shuffle=false", chunks).expect_err("it is too large");
+    let hint = format!(
+        "free some, or train on the CPU: rows on their way to devices take {} in chunks, whatever the model",
+        units::bytes(chunks)
+    );
+    assert_eq!(
+        (refused.place, refused.hint),
+        (crate::spec::Location::Key("data.csv".to_owned()), Some(hint))
+    );
 }
 
 /// On a GPU whose library does the large products, their operands have bfloat16 copies.

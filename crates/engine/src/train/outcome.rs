@@ -51,6 +51,7 @@ impl TrainLoop<'_> {
             final_scores: self.validated.last.as_ref().map(|v| v.scores.clone()).unwrap_or_default(),
             best: self.validated.best,
             earlier_s: self.earlier.elapsed_s,
+            earlier_train_s: self.earlier.train_s,
             loop_s: loop_time.as_secs_f64(),
             train_s: self.earlier.train_s + train_time.as_secs_f64(),
             logging_s: self.earlier.logging_s + log_s,

@@ -20,16 +20,14 @@ const SHOWN_OF_MANY: [&str; 2] = ["kind", "name"];
 
 const LAST_ACCURACY: &str = "last validation accuracy";
 
-/// The columns of a comparison: number, axes, figures. The run at a place is called `name(place)`: `thing` and its number.
-pub(super) fn columns(
-    comparison: &Comparison,
-    thing: &str,
-    name: impl Fn(usize) -> String + Copy,
-) -> Vec<Column> {
+/// The columns of a comparison: number, axes, figures.
+pub(super) fn columns(comparison: &Comparison) -> Vec<Column> {
     let runs = &comparison.runs;
     let mut columns = Columns::new(runs);
-    let number = |place| name(place).trim_start_matches(thing).trim_start().to_owned();
-    columns.extend([Column::of_numbers(thing, (0..runs.len()).map(number))]);
+    let name = |place| comparison.run_name(place);
+    let title = comparison.numbers_title();
+    let number = |place| name(place).trim_start_matches(title).trim_start().to_owned();
+    columns.extend([Column::of_numbers(title, (0..runs.len()).map(number))]);
     let number = |column: &'static str| move |run: &Run| run.number(column);
     let swept = runs.iter().all(|run| !run.axes.is_empty());
     let shown = |key: &&String| {
@@ -67,19 +65,9 @@ pub(super) fn columns(
     columns.known()
 }
 
-/// `run 1` of the first place, where the first number is 1.
-pub(super) fn counted(thing: &str, first: usize) -> impl Fn(usize) -> String + Copy {
-    move |place| format!("{thing} {}", place + first)
-}
-
-/// `trials 0 to 3`, of places.
-pub(super) fn numbered(thing: &str, first: usize) -> impl Fn(&[usize]) -> String {
-    move |places| units::numbered(thing, &places.iter().map(|place| place + first).collect::<Vec<_>>())
-}
-
 /// The same of few runs: beside the best value the other metrics of that validation, at which the best weights were kept.
 pub(super) fn with_best(comparison: &Comparison) -> Vec<Column> {
-    let (runs, mut columns) = (&comparison.runs, columns(comparison, "run", counted("run", 1)));
+    let (runs, mut columns) = (&comparison.runs, columns(comparison));
     let title = best::column(runs).title;
     let Some(best) = columns.iter().position(|column| column.title == title) else { return columns };
     let validations: Vec<Logged> = runs.iter().map(Run::best_validation).collect();

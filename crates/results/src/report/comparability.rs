@@ -5,7 +5,7 @@ use super::{
     differences::{AVAILABLE, THREADS},
     grouping::distinct,
     machines::is_decisive,
-    run::{PLANNED, Run, SAME_AS},
+    run::{DAMAGED, PLANNED, Run, SAME_AS},
 };
 use crate::{
     record::{VIRTUAL, of_build},
@@ -42,9 +42,9 @@ impl Comparison {
     /// A sentence that says whether the runs can be compared, by a metric if one is named.
     pub fn comparability(&self, metric: Option<&str>) -> String {
         let metric = self.ranked_by(metric).ok().flatten();
-        let same = self.runs.iter().filter(|run| run.status == SAME_AS).count();
-        let planned = self.runs.iter().filter(|run| run.status == PLANNED).count();
-        let count = self.runs.len() - same - planned;
+        let count_of = |status: &str| self.runs.iter().filter(|run| run.status == status).count();
+        let (same, planned, damaged) = (count_of(SAME_AS), count_of(PLANNED), count_of(DAMAGED));
+        let count = self.runs.len() - same - planned - damaged;
         let virtual_times = self.virtual_times();
         let mut sentence = units::counted(count as u64, "run");
         let as_what = if count == 1 { "it" } else { "one of them" };
@@ -56,8 +56,10 @@ impl Comparison {
                 sentence += &format!(" ({more} more trials are the same as {as_what})");
             }
         }
-        if planned > 0 {
-            sentence += &format!(" (not begun: {})", units::count(planned as u64));
+        for (what, count) in [("not begun", planned), ("damaged", damaged)] {
+            if count > 0 {
+                sentence += &format!(" ({what}: {})", units::count(count as u64));
+            }
         }
         if count < 2 {
             return sentence + &virtual_times.map(|words| format!("; {words}")).unwrap_or_default();
@@ -154,14 +156,14 @@ impl Comparison {
         }
     }
 
-    /// The matching runs: `run 1, 3 to 5`, or `all runs`; empty if there are none.
+    /// The matching runs: `runs 1, 3 to 5`, or `all runs`; empty if there are none.
     fn places(&self, so: impl Fn(&Run) -> bool) -> String {
         let places = self.runs.iter().enumerate().filter(|(_, run)| so(run));
-        let places: Vec<usize> = places.map(|(place, _)| place + 1).collect();
+        let places: Vec<usize> = places.map(|(place, _)| place).collect();
         match places.len() {
             0 => String::new(),
             count if count > 1 && count == self.runs.len() => "all runs".to_owned(),
-            _ => format!("run {}", units::numbers(&places)),
+            _ => self.run_names(&places),
         }
     }
 }

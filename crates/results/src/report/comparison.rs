@@ -58,6 +58,8 @@ pub struct Comparison {
     pub(super) inputs: Vec<usize>,
     /// A sentence if `--where` removed runs from settings because of their outcome.
     cut: Option<String>,
+    /// Sentences about paths that hold no run.
+    foreign: Vec<String>,
     /// Keys of the spec that differ.
     pub(super) spec: Vec<Difference>,
     /// Keys of the environment that differ and matter.
@@ -69,19 +71,19 @@ impl Comparison {
     /// among the runs.
     ///
     /// # Errors
-    /// A path names no run, no run has readable files, or no run passes the filter. A damaged run among
-    /// others is only marked.
+    /// The paths name no run, no run has readable files, or no run passes the filter. A damaged run among
+    /// others is only marked, and a path that holds none is left out.
     pub fn read(paths: &[String], filter: Option<&str>) -> Result<Self, ReportError> {
         let (mut fault, mut cut) = (None, None);
-        let found = sweep::read_all(&find::find(paths)?, &mut fault);
-        let mut runs: Vec<Run> = found.into_iter().flatten().collect();
+        let (found, foreign) = find::find(paths)?;
+        let mut runs: Vec<Run> = sweep::read_all(&found, &mut fault).into_iter().flatten().collect();
         let findings = Findings::read(&mut runs, &mut fault);
         if let Some(fault) = fault.filter(|_| runs.iter().all(|run| run.status == DAMAGED)) {
             return Err(fault);
         }
         if let Some(text) = filter {
             let spec = differences::spec(&runs);
-            take_kinds(&mut runs, &spec);
+            take_kinds(&mut runs, &spec, tasks_of_rows);
             let filter = Filter::new(text, &runs)?;
             let all = units::counted(runs.len() as u64, "run");
             cut = cut_settings(&runs, &filter);
@@ -90,7 +92,8 @@ impl Comparison {
                 return Err(ReportError::query(format!("none of {all} has `{text}`"), None));
             }
         }
-        Ok(Self { findings, cut, ..Self::from_runs(runs) })
+        let foreign = foreign.iter().map(ReportError::to_string).collect();
+        Ok(Self { findings, cut, foreign, ..Self::from_runs(runs) })
     }
 
     /// The tasks in which a metric can be compared, or else losses.
@@ -120,13 +123,13 @@ impl Comparison {
 
     /// Also reads the loss curves, and compares each with the reference.
     pub fn with_curves(self) -> Result<Self, ReportError> {
-        let Self { mut runs, findings, cut, .. } = self;
+        let Self { mut runs, findings, cut, foreign, .. } = self;
         let mut fault = None;
         let (curve_reference, curves) = curves(&mut runs, &mut fault);
         match fault {
             // Continue with the runs that are left; if none is, return the error.
             Some(fault) if runs.iter().all(|run| run.status == DAMAGED) => Err(fault),
-            _ => Ok(Self { curve_reference, curves, findings, cut, ..Self::from_runs(runs) }),
+            _ => Ok(Self { curve_reference, curves, findings, cut, foreign, ..Self::from_runs(runs) }),
         }
     }
 
@@ -134,7 +137,7 @@ impl Comparison {
     pub(super) fn from_runs(mut runs: Vec<Run>) -> Self {
         let spec = differences::spec(&runs);
         take_layers(&mut runs, &spec);
-        take_kinds(&mut runs, &spec);
+        take_kinds(&mut runs, &spec, tasks_of_rows);
         let environment = differences::environment(&runs);
         Self {
             axes: differences::axes(&runs, &spec),
@@ -145,6 +148,7 @@ impl Comparison {
             findings: Findings::default(),
             inputs: sweep::inputs(&runs),
             cut: None,
+            foreign: Vec::new(),
             runs,
             spec,
             environment,
@@ -200,26 +204,6 @@ impl Comparison {
         sweeps.len() == 2 && !sweeps.contains(&None)
     }
 
-    /// A run's displayed number: for a sweep's trial its own, with which its folder begins, for another run its position, counted
-    /// from 1. If inputs have letters, only both together name a run.
-    pub(super) fn number(&self, place: usize) -> usize {
-        self.runs[place].trial.unwrap_or(place + 1)
-    }
-
-    /// `#1, 3 to 5`, or `#1 A, #3 to 5 A, #2 B` if inputs have letters.
-    pub(super) fn numbers(&self, places: &[usize]) -> String {
-        let mut places = places.to_vec();
-        places.sort_unstable();
-        let by_input = grouped(places.iter().map(|&place| (self.letters(&[place]), self.number(place))));
-        let words = |(letter, numbers): &(String, Vec<usize>)| match (units::numbers(numbers), &**letter) {
-            (numbers, "") => format!("#{numbers}"),
-            (numbers, letter) => {
-                numbers.split(", ").map(|own| format!("#{own} {letter}")).collect::<Vec<_>>().join(", ")
-            }
-        };
-        by_input.iter().map(words).collect::<Vec<_>>().join(", ")
-    }
-
     /// Whether a run is still to end: a process works on it, or on another trial of its sweep, which comes to it.
     pub(super) fn is_under_way(&self, place: usize) -> bool {
         let run = &self.runs[place];
@@ -233,18 +217,7 @@ impl Comparison {
 
     /// A sentence if the runs are of several tasks of a metric.
     pub(super) fn task_difference(&self, metric: Option<&Metric>) -> Option<String> {
-        let has_trials = self.runs.iter().any(|run| run.trial.is_some());
-        self.tasks_of(metric).difference(|places| match places {
-            _ if has_trials => self.numbers(places),
-            _ => units::numbered("run", &places.iter().map(|place| place + 1).collect::<Vec<_>>()),
-        })
-    }
-
-    /// `#7`, or `#7 B` if inputs have letters: the first letter is that of the number.
-    pub(super) fn numbered(&self, places: &[usize]) -> String {
-        let letters = self.letters(places);
-        let space = if letters.is_empty() { "" } else { " " };
-        format!("#{}{space}{letters}", self.number(places[0]))
+        self.tasks_of(metric).difference(|places| self.run_names(places))
     }
 
     /// The sentence about settings from which the filter removed runs.
@@ -252,10 +225,21 @@ impl Comparison {
         self.cut.as_deref()
     }
 
-    /// Sentences about runs whose files cannot be read.
-    pub fn damaged(&self) -> impl Iterator<Item = &str> {
-        self.runs.iter().filter(|run| run.status == DAMAGED).map(|run| run.reason.as_str())
+    /// Sentences about runs whose files cannot be read, and paths that hold no run.
+    pub fn unread(&self) -> impl Iterator<Item = &str> {
+        let damaged = self.runs.iter().filter(|run| run.status == DAMAGED);
+        self.foreign().chain(damaged.map(|run| run.reason.as_str()))
     }
+
+    /// Sentences about paths that hold no run.
+    pub fn foreign(&self) -> impl Iterator<Item = &str> {
+        self.foreign.iter().map(String::as_str)
+    }
+}
+
+/// The task of each run, whatever it minimizes.
+fn tasks_of_rows(runs: &[Run]) -> Vec<Option<usize>> {
+    Tasks::of_rows(runs).by_run(runs.len())
 }
 
 /// Whether an axis changes what is learned.

@@ -11,7 +11,7 @@ use super::{
     run::{Run, varies_setting},
     statistics::Estimate,
 };
-use crate::{files::Leaves, units};
+use crate::files::Leaves;
 
 /// Environment keys that define a different machine.
 pub(super) const THE_MACHINE: [&str; 4] =
@@ -34,13 +34,6 @@ pub(super) struct Configuration {
 }
 
 impl Configuration {
-    /// The values of its axes; or the number of its first run if it has no axes or others share its values.
-    pub(super) fn name(&self, is_shared: bool) -> String {
-        let values: Vec<&str> = self.axes.iter().map(|(_, value)| value.as_str()).collect();
-
-        if values.is_empty() || is_shared { format!("run {}", self.places[0] + 1) } else { values.join(" ") }
-    }
-
     /// Number of finished runs.
     pub(super) fn count(&self) -> usize {
         if self.is_finished { self.places.len() } else { 0 }
@@ -187,13 +180,6 @@ pub(super) fn jobs(runs: &[Run], configurations: &[Configuration]) -> Vec<Vec<Co
     let members =
         first_sweeps.into_iter().map(|sweep| job(&others, sweep)).zip(configurations.iter().cloned());
     grouped(members).into_iter().map(|(_, members)| members).collect()
-}
-
-/// The runs of one of several jobs: `, runs 1 to 4`; empty if there is only one job.
-pub(super) fn runs_of(job: &[Configuration], jobs: usize) -> String {
-    let mut numbers: Vec<usize> = job.iter().flat_map(|c| c.places.iter().map(|place| place + 1)).collect();
-    numbers.sort_unstable();
-    if jobs < 2 { String::new() } else { format!(", {}", units::numbered("run", &numbers)) }
 }
 
 /// The keys and values that repeats have in common.

@@ -115,8 +115,12 @@ pub(super) fn axes(runs: &[Run], spec: &[Difference]) -> Vec<String> {
     let are_several = distinct(runs.iter().map(|run| run.sweep.as_deref())).len() > 1;
     let tells_sweeps = |key: &str| are_several && varies_setting(key) && key != "name";
     let with_spec: Vec<&Run> = runs.iter().filter(|run| run.spec.is_some()).collect();
-    let have_axis = |axis: &str| with_spec.iter().all(|run| run.axes.iter().any(|(own, _)| own == axis));
-    let is_named = |key: &str| key.match_indices('.').any(|(end, _)| have_axis(&key[..end]));
+    let has_axis = |run: &Run, axis: &str| run.axes.iter().any(|(own, _)| own == axis);
+    let is_named = |key: &str| {
+        let with_key: Vec<&&Run> = with_spec.iter().filter(|run| run.setting(key).is_some()).collect();
+        let is_of_all = |axis: &str| with_key.iter().all(|run| has_axis(run, axis));
+        key.match_indices('.').any(|(end, _)| is_of_all(&key[..end]))
+    };
     let tells = |key: &&String| {
         (is_alone || is_length(key) || tells_sweeps(key))
             && !is_of_record(key)

@@ -40,7 +40,7 @@ impl Comparison {
         let mut columns = match format {
             Format::Csv | Format::Json => self.data_for(question)?,
             Format::Md | Format::Latex if self.runs.len() == 1 => columns::with_best(self),
-            Format::Md | Format::Latex => columns::columns(self, "run", columns::counted("run", 1)),
+            Format::Md | Format::Latex => columns::columns(self),
         };
         let shown = self.shown_runs(question)?;
         columns.iter_mut().for_each(|column| column.pick(&shown));

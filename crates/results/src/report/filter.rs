@@ -80,6 +80,11 @@ impl Filter {
 /// one of these at the beginning of a value; inside a value it is an ordinary character.
 fn split_at_word<'t>(text: &'t str, word: &str) -> Result<Vec<&'t str>, ReportError> {
     let (mut parts, mut begin, mut quote, mut depth) = (Vec::new(), 0, None, 0_usize);
+    // At the end of the text, where it is no value, no space follows it.
+    let is_at = |at: usize, begins: bool| {
+        text.get(at..at + word.len()).is_some_and(|own| own.eq_ignore_ascii_case(word))
+            || (!begins && text[at..].trim_end().eq_ignore_ascii_case(word.trim_end()))
+    };
     for (at, c) in text.char_indices() {
         let before = text[..at].trim_end();
         let begins = before.ends_with(['<', '>', '=']) || (depth > 0 && before.ends_with(['[', '{', ',']));
@@ -88,12 +93,9 @@ fn split_at_word<'t>(text: &'t str, word: &str) -> Result<Vec<&'t str>, ReportEr
             '"' | '\'' if begins => quote = Some(c),
             '{' | '[' if begins || depth > 0 => depth += 1,
             '}' | ']' => depth = depth.saturating_sub(1),
-            _ if depth == 0
-                && at >= begin
-                && text.get(at..at + word.len()).is_some_and(|own| own.eq_ignore_ascii_case(word)) =>
-            {
+            _ if depth == 0 && at >= begin && is_at(at, begins) => {
                 parts.push(&text[begin..at]);
-                begin = at + word.len();
+                begin = (at + word.len()).min(text.len());
             }
             _ => {}
         }
@@ -104,6 +106,11 @@ fn split_at_word<'t>(text: &'t str, word: &str) -> Result<Vec<&'t str>, ReportEr
         return Err(ReportError::query(message, Some(HINT)));
     }
     parts.push(&text[begin..]);
+    if parts.len() > 1 && parts.iter().any(|part| part.trim().is_empty()) {
+        let message =
+            format!("`{}` in `{}` joins two comparisons, and one is missing", word.trim(), text.trim());
+        return Err(ReportError::query(message, Some(HINT)));
+    }
     Ok(parts)
 }
 
@@ -211,6 +218,16 @@ mod tests {
         assert_eq!(error("name = 'a and name = b"), "a quote in `name = 'a and name = b` does not close");
         assert_eq!(error("name = [a or name = b"), "a bracket in `name = [a or name = b` does not close");
         assert_eq!(error("lr"), "`lr` is no comparison");
+        let missing = |word: &str, text: &str| {
+            format!("`{word}` in `{text}` joins two comparisons, and one is missing")
+        };
+        assert_eq!(error("name = b or"), missing("or", "name = b or"));
+        assert_eq!(error("name = b OR  "), missing("or", "name = b OR"));
+        assert_eq!(error("name = b and"), missing("and", "name = b and"));
+        assert_eq!(error("name = a or name = b and"), missing("and", "name = b and"));
+        assert_eq!(error(" or name = b"), missing("or", "or name = b"));
+        assert_eq!(chosen("name = or or name = 'and'"), [false, false]);
+        assert_eq!(chosen("name = 'a=b' or name = or"), [true, false]);
         assert_eq!(error("lr < 0.1 <"), "expected a number or a date after `lr`, found `0.1 <`");
         assert_eq!(error("lr < fast"), "expected a number or a date after `lr`, found `fast`");
         assert_eq!(error("stat = x"), "no run has a column `stat`");

@@ -30,15 +30,15 @@ pub enum Found {
 const DEPTH: u32 = 2;
 
 /// All runs and sweeps of the paths, in the given order without duplicates. Those below a path are ordered by
-/// name, which means by time.
-pub(super) fn find(paths: &[String]) -> Result<Vec<Found>, ReportError> {
+/// name, which means by time. And of each path that holds none, beside others that do, the error that says so.
+pub(super) fn find(paths: &[String]) -> Result<(Vec<Found>, Vec<ReportError>), ReportError> {
     let (mut found, mut foreign) = (Vec::new(), Vec::new());
     for path in paths {
         let before = found.len();
         if Path::new(path).exists() {
             look(Path::new(path), DEPTH, &mut found)?;
             if found.len() == before {
-                foreign.push(path.clone());
+                foreign.push(ReportError::NoRun(path.clone()));
             }
         } else if path.contains(['*', '?', '[']) {
             for folder in matches(path)? {
@@ -51,22 +51,20 @@ pub(super) fn find(paths: &[String]) -> Result<Vec<Found>, ReportError> {
             return Err(not_found(Path::new(path), &runs_dir()));
         }
     }
-    match foreign.first() {
-        Some(path) if found.is_empty() => return Err(ReportError::NoRun(path.clone())),
-        // Other folders are reported as damaged if there are runs besides them.
-        _ => found.extend(foreign.iter().map(|path| Found::Run(PathBuf::from(path)))),
+    if found.is_empty() && !foreign.is_empty() {
+        return Err(foreign.swap_remove(0));
     }
     let mut seen = HashSet::new();
     found.retain(|found| {
         let (Found::Run(folder) | Found::Sweep(folder)) = found;
         seen.insert(fs::canonicalize(folder).unwrap_or_else(|_| folder.clone()))
     });
-    Ok(found)
+    Ok((found, foreign))
 }
 
 /// The only run or sweep that a path names.
 pub fn find_one(path: &str) -> Result<Found, ReportError> {
-    let mut found = find(&[path.to_owned()])?;
+    let (mut found, _) = find(&[path.to_owned()])?;
     match (found.len(), found.pop()) {
         (1, Some(found)) => Ok(found),
         (count, _) => Err(ReportError::Several { path: path.to_owned(), count }),
@@ -85,7 +83,7 @@ pub(super) fn run_folders(found: Vec<Found>) -> Result<Vec<PathBuf>, ReportError
 /// A number that changes when a file of these runs and sweeps changes. It reads no file contents.
 pub fn fingerprint(paths: &[String]) -> Result<u64, ReportError> {
     let mut hasher = DefaultHasher::new();
-    for found in find(paths)? {
+    for found in find(paths)?.0 {
         let (folder, trials) = match found {
             Found::Run(folder) => (folder, Vec::new()),
             Found::Sweep(folder) => (folder.clone(), folders_in(&folder)?),
@@ -200,7 +198,8 @@ fn near(path: &Path, runs: &Path) -> Option<String> {
 
 /// The folder of the newest run or sweep of a path.
 pub fn latest(path: &str) -> Result<PathBuf, ReportError> {
-    let found = find(&[path.to_owned()])?.into_iter().map(|found| (started(&found), found));
+    let (found, _) = find(&[path.to_owned()])?;
+    let found = found.into_iter().map(|found| (started(&found), found));
     let newest = found.max_by(|a, b| a.0.cmp(&b.0));
     let folder = newest.map(|(_, Found::Run(folder) | Found::Sweep(folder))| folder);
     folder.ok_or_else(|| ReportError::NoRun(path.to_owned()))

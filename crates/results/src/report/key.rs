@@ -5,6 +5,7 @@ use std::collections::{BTreeSet, HashSet};
 
 use super::{
     ReportError,
+    grid::done,
     grouping::distinct,
     kinds::TABLES,
     logged,
@@ -47,7 +48,7 @@ impl Key {
     /// # Errors
     /// No run has such a key, or it is ambiguous within a run.
     pub(super) fn new(word: &str, runs: &[Run]) -> Result<Self, ReportError> {
-        let word = if word == "tags" { TAG } else { word };
+        let word = if word == "tags" { TAG } else { of_title(word, runs).unwrap_or(word) };
         if word == TAG || LEARNED.contains(&word) || runs.iter().any(|run| value(run, word).is_some()) {
             return Ok(Self::full(word));
         }
@@ -120,6 +121,18 @@ impl Key {
     pub(super) fn stands_for(&self, name: &str) -> bool {
         self.0.iter().any(|own| own == name)
     }
+}
+
+/// The figure that tables of the lab's runs have under another title: `steps_per_s` for `products_per_s`, as for `products/s`.
+fn of_title(word: &str, runs: &[Run]) -> Option<&'static str> {
+    distinct(runs.iter().map(Run::kind)).into_iter().filter(|kind| *kind != "train").find_map(|kind| {
+        let [count, _, rate] = done(&[kind]);
+        match word {
+            _ if word == count => Some("steps"),
+            _ if word == rate || word == rate.replace("/s", "_per_s") => Some("steps_per_s"),
+            _ => None,
+        }
+    })
 }
 
 /// A hint about the available names.

@@ -13,13 +13,16 @@ pub(super) const TABLES: [&str; 2] = ["optimizer", "schedule"];
 const CONSTANT: &str = "constant";
 
 /// Gives each run its optimizer as one value, such as `sgd(momentum 0.9)`, in place of its sweep's axes within it, if runs differ in
-/// its kind and the axes of sweeps do not tell that; likewise its schedule. `spec` has the keys in which specs differ.
-pub(super) fn take_kinds(runs: &mut [Run], spec: &[Difference]) {
+/// its kind and neither the axes of sweeps nor their `tasks` tell that; likewise its schedule. `spec` has the keys in which specs
+/// differ.
+pub(super) fn take_kinds(runs: &mut [Run], spec: &[Difference], tasks: fn(&[Run]) -> Vec<Option<usize>>) {
     // Before other axes, so that their order does not depend on which run comes first.
     for table in TABLES.into_iter().rev() {
         let is_within = |key: &str| within(table, key).is_some();
         let is_of_some = |own: &Difference| own.values.iter().any(|(value, _)| value.is_none());
-        if !spec.iter().any(|own| is_within(&own.key) && is_of_some(own)) || are_told(runs, table) {
+        if !spec.iter().any(|own| is_within(&own.key) && is_of_some(own))
+            || are_told(runs, table, &tasks(runs))
+        {
             continue;
         }
         let names = names(runs, table);
@@ -40,12 +43,12 @@ pub(super) fn take_kinds(runs: &mut [Run], spec: &[Difference]) {
     }
 }
 
-/// Whether the axis of the whole table tells the kinds of all runs.
-fn are_told(runs: &[Run], table: &str) -> bool {
+/// Whether the axis of the whole table tells the kinds of all runs of each task.
+fn are_told(runs: &[Run], table: &str, tasks: &[Option<usize>]) -> bool {
     let mut by_axis = HashMap::new();
-    runs.iter().all(|run| {
+    runs.iter().zip(tasks).all(|(run, task)| {
         let kind = run.kind_of(table);
-        kind.is_none() || *by_axis.entry(run.axis(table)).or_insert(kind) == kind
+        kind.is_none() || *by_axis.entry((task, run.axis(table))).or_insert(kind) == kind
     })
 }
 

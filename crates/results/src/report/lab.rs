@@ -130,15 +130,14 @@ impl Findings {
             .collect()
     }
 
-    /// The same as text, for a terminal of `width` columns.
-    pub(super) fn text(&self, (thing, first): (&str, usize), width: u16) -> String {
+    /// The same as text, with runs called as `names` does, for a terminal of `width` columns.
+    pub(super) fn text(&self, names: &dyn Fn(&[usize]) -> String, width: u16) -> String {
         let mut text = String::new();
-        for (title, columns, keys) in self.tables(&|place| format!("{thing} {}", place + first)) {
+        for (title, columns, keys) in self.tables(&|place| names(&[place])) {
             text += &format!("\n{title}\n\n{}", grid::table(&columns, keys, width));
         }
         if !self.tours.is_empty() {
-            let tours: Vec<usize> = self.tours.iter().map(|place| place + first).collect();
-            let runs = units::numbered(thing, &tours);
+            let runs = names(&self.tours);
             text += &format!(
                 "\ntensors\n  {runs}: tensor experiments measure nothing, so their times are not compared; their steps are in tensors.csv\n"
             );

@@ -393,7 +393,7 @@ pub(super) fn entries(path: &str) -> Result<Vec<Entry>, ReportError> {
 }
 
 fn read(path: &str) -> Result<Vec<(Found, Vec<Run>)>, ReportError> {
-    let found = find::find(&[path.to_owned()])?;
+    let (found, _) = find::find(&[path.to_owned()])?;
     let runs = sweep::read_all(&found, &mut None);
     Ok(found.into_iter().zip(runs).collect())
 }

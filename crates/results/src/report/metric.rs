@@ -2,6 +2,7 @@
 
 use super::{
     ReportError,
+    grid::done,
     grouping::{distinct, grouped},
     key::{Key, known_figures, runs_have},
     logged::{self, best_column, more_is_better},
@@ -105,6 +106,10 @@ impl Metric {
         let words = match full {
             "train.loss" => "train loss",
             _ => full.strip_prefix("train.").unwrap_or(full),
+        };
+        let words = match full {
+            "steps_per_s" => &format!("{}_per_s", done(&distinct(runs.iter().map(Run::kind)))[0]),
+            _ => words,
         };
         let words = words.replace(['.', '_'], " ").replace("per s", "per second");
         let range = match metric.rsplit_once('.').map_or(metric, |(_, name)| name) {

@@ -51,6 +51,7 @@ mod rank_shift;
 mod ranking;
 mod repeats;
 mod run;
+mod run_names;
 mod scaling;
 mod schedule_length;
 mod seed_means;

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 
 use super::{
+    comparison::Comparison,
     configurations::Configuration,
     differences,
     grid::{self, Column, Columns},
@@ -41,24 +42,25 @@ pub(super) struct Repeats {
 impl Repeats {
     /// A row per configuration of a job: axes, number of runs, median times and rates with their intervals,
     /// the rate relative to the first configuration with the same data and model, and the last losses.
-    pub(super) fn new(runs: &[Run], configurations: &[Configuration]) -> Self {
+    pub(super) fn new(comparison: &Comparison, configurations: &[Configuration]) -> Self {
         let mut columns = axes(configurations);
         let names = configurations.iter().map(|c| &c.axes);
         if distinct(names).len() < configurations.len() {
-            columns.insert(0, of_run(configurations));
+            columns.insert(0, of_run(comparison, configurations));
         }
-        Self::by(columns, runs, configurations)
+        Self::by(columns, comparison, configurations)
     }
 
     /// A row per configuration of runs outside sweeps: the keys in which their specs differ, and the run
     /// numbers.
-    pub(super) fn of_single(runs: &[Run], configurations: &[Configuration]) -> Self {
-        let mut columns = vec![of_run(configurations)];
-        columns.extend(keys(runs, configurations));
-        Self::by(columns, runs, configurations)
+    pub(super) fn of_single(comparison: &Comparison, configurations: &[Configuration]) -> Self {
+        let mut columns = vec![of_run(comparison, configurations)];
+        columns.extend(keys(&comparison.runs, configurations));
+        Self::by(columns, comparison, configurations)
     }
 
-    fn by(mut keys: Vec<Column>, runs: &[Run], configurations: &[Configuration]) -> Self {
+    fn by(mut keys: Vec<Column>, comparison: &Comparison, configurations: &[Configuration]) -> Self {
+        let runs = &comparison.runs;
         let count = Configuration::count;
         keys.push(Column::of_numbers("runs", configurations.iter().map(|c| count(c).to_string())));
         if configurations.iter().any(|c| !c.unfinished.is_empty()) {
@@ -75,7 +77,7 @@ impl Repeats {
         times.numbers(&title, |c| interval(c.estimate(runs, "train_s"), units::seconds));
         times.numbers(rate, |c| word(c.estimate(runs, "steps_per_s"), units::rate));
         times.numbers(&title, |c| interval(c.estimate(runs, "steps_per_s"), units::rate));
-        times.extend([ratio_column(runs, configurations, &kinds)]);
+        times.extend([ratio_column(comparison, configurations, &kinds)]);
         let mut loss = |title: &str, unit: fn(f64) -> String, column: &str| {
             let estimate = |c: &Configuration| c.estimate_loss(runs, column);
             let varying = |c: &Configuration| varying(estimate(c));
@@ -105,15 +107,15 @@ impl Repeats {
 }
 
 /// The numbers of each configuration's runs.
-fn of_run(configurations: &[Configuration]) -> Column {
-    let number =
-        |c: &Configuration| units::numbers(&c.places.iter().map(|place| place + 1).collect::<Vec<_>>());
-    Column::of_numbers("of run", configurations.iter().map(number))
+fn of_run(comparison: &Comparison, configurations: &[Configuration]) -> Column {
+    let numbers = configurations.iter().map(|c| comparison.run_numbers(&c.places));
+    Column::of_numbers("of run", numbers)
 }
 
 /// Median speeds relative to the first configuration with the same work. If both ran in turns, ratios are
 /// computed within each turn, like the speed-up of devices and the cost of a policy.
-fn ratio_column(runs: &[Run], configurations: &[Configuration], kinds: &[&str]) -> Column {
+fn ratio_column(comparison: &Comparison, configurations: &[Configuration], kinds: &[&str]) -> Column {
+    let runs = &comparison.runs;
     let speeds: Vec<Option<Speed<'_>>> = configurations.iter().map(|c| speed(runs, c)).collect();
     let machines: Vec<Machine<'_>> =
         configurations.iter().map(|c| Machine::from_run(c.first(runs))).collect();
@@ -127,7 +129,12 @@ fn ratio_column(runs: &[Run], configurations: &[Configuration], kinds: &[&str]) 
     }
     let mut counts: HashMap<_, usize> = HashMap::new();
     configurations.iter().for_each(|c| *counts.entry(&c.axes).or_default() += 1);
-    let name = |c: &Configuration| c.name(counts[&c.axes] > 1);
+    // By the values of its axes, unless it has none or others share them.
+    let name = |c: &Configuration| {
+        let values: Vec<&str> = c.axes.iter().map(|(_, value)| value.as_str()).collect();
+        let is_shared = values.is_empty() || counts[&c.axes] > 1;
+        if is_shared { comparison.run_name(c.places[0]) } else { values.join(" ") }
+    };
     speeds::column(&ratios, kinds, |place| name(&configurations[place]))
 }
 

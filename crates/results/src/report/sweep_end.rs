@@ -95,10 +95,9 @@ fn times(comparison: &Comparison, width: u16) -> String {
     let Comparison { runs, configurations, .. } = comparison;
     let table = if has_repeats(configurations) {
         // Single repeats say little: they are in `sweep.csv`, and `runner compare --times` lists them.
-        Repeats::new(runs, configurations).table(width)
+        Repeats::new(comparison, configurations).table(width)
     } else {
-        // Numbered from 0, like the trials' folders.
-        let mut columns = columns::columns(comparison, "trial", columns::counted("trial", 0));
+        let mut columns = columns::columns(comparison);
         let is_last = |run: &Run| {
             run.figure("best_step").is_none_or(|best_step| Some(best_step) == run.figure("steps"))
         };
@@ -117,9 +116,10 @@ fn times(comparison: &Comparison, width: u16) -> String {
 /// Results of the lab, and notes on what makes the times doubtful.
 fn doubts(comparison: &Comparison, has_verdict: bool, width: u16) -> String {
     let Comparison { runs, configurations, findings, .. } = comparison;
+    let names = |places: &[usize]| comparison.run_names(places);
     let mut text = String::new();
     if findings.has_figures() && !has_repeats(configurations) {
-        let _ = writeln!(text, "{}", findings.text(("trial", 0), width).trim_start()); // cannot fail
+        let _ = writeln!(text, "{}", findings.text(&names, width).trim_start()); // cannot fail
     }
     // The verdict on devices says it of its own.
     if comparison.is_about_times()
@@ -130,7 +130,7 @@ fn doubts(comparison: &Comparison, has_verdict: bool, width: u16) -> String {
         let costs = if has_policies { "no table of what a logging policy costs: " } else { "" };
         let _ = writeln!(text, "  {costs}{words}"); // writing to a String cannot fail
     }
-    for line in noise::warnings(runs, configurations, &columns::numbered("trial", 0)) {
+    for line in noise::warnings(runs, configurations, &names) {
         let _ = writeln!(text, "  noise: {line}");
     }
     text

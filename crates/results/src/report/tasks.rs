@@ -60,7 +60,12 @@ impl Tasks {
     /// targets and predictions alone, in the units of the data, so that the loss makes no other task.
     pub(super) fn of_metric(runs: &[Run], metric: &Metric) -> Option<Self> {
         let own = metric.full_name().strip_prefix("validation.")?;
-        (own != "loss").then(|| Self::told_by(runs, "metrics", |key| !is_one_of(key, &LOSS)))
+        (own != "loss").then(|| Self::of_rows(runs))
+    }
+
+    /// Those of the same rows and targets, whatever is minimized.
+    pub(super) fn of_rows(runs: &[Run]) -> Self {
+        Self::told_by(runs, "metrics", |key| !is_one_of(key, &LOSS))
     }
 
     fn told_by(runs: &[Run], what: &'static str, tells: fn(&str) -> bool) -> Self {

@@ -5,9 +5,9 @@ use std::fmt::Write;
 use super::{
     ReportError,
     answer::more,
-    columns::{self, counted},
+    columns,
     comparison::{Comparison, is_not_run},
-    configurations::{has_repeats, jobs, runs_of},
+    configurations::{Configuration, has_repeats, jobs},
     differences::Difference,
     grid, noise,
     order::Question,
@@ -23,17 +23,16 @@ impl Comparison {
     pub fn times(&self, question: &Question, width: u16) -> Result<String, ReportError> {
         let builds = self.builds().map(|words| format!("{words}\n")).unwrap_or_default();
         let shown = self.shown_runs(question)?;
-        let mut columns = columns::columns(self, "run", counted("run", 1));
+        let mut columns = columns::columns(self);
         columns.iter_mut().for_each(|column| column.pick(&shown));
         let mut table = grid::table(&columns, 1, width) + &more(&shown, self.runs.len(), "run");
         table.extend(self.worst_first(question).filter(|_| shown.len() < self.runs.len()));
         let mut text = format!("{}\n{builds}\n{table}", self.comparability(question.metric.as_deref()));
         let jobs = jobs(&self.runs, &self.configurations);
         for job in jobs.iter().filter(|job| has_repeats(job)) {
-            let of = runs_of(job, jobs.len());
+            let of = self.runs_of(job, jobs.len());
             let swept = job.iter().any(|configuration| !configuration.axes.is_empty());
-            let mut repeats =
-                if swept { Repeats::new(&self.runs, job) } else { Repeats::of_single(&self.runs, job) };
+            let mut repeats = if swept { Repeats::new(self, job) } else { Repeats::of_single(self, job) };
             let places: Vec<&[usize]> = job.iter().map(|configuration| &configuration.places[..]).collect();
             let shown = self.shown(question, &places)?;
             repeats.pick(&shown);
@@ -42,12 +41,12 @@ impl Comparison {
         }
         for job in &jobs {
             if let Some(costs) = policies::costs(&self.runs, job) {
-                let of = runs_of(job, jobs.len());
+                let of = self.runs_of(job, jobs.len());
                 let _ = write!(text, "\n{}{of}\n\n{}", costs.title, costs.table(width));
             }
         }
-        text += &self.findings.text(("run", 1), width);
-        let noise = noise::warnings(&self.runs, &self.configurations, &columns::numbered("run", 1));
+        text += &self.findings.text(&|places| self.run_names(places), width);
+        let noise = noise::warnings(&self.runs, &self.configurations, &|places| self.run_names(places));
         section(&mut text, "noise", noise.into_iter().map(|line| ("noise:".to_owned(), line)).collect());
         Ok(text)
     }
@@ -57,11 +56,22 @@ impl Comparison {
         let mut text = String::new();
         section(&mut text, "runs", self.run_lines());
         if let Some(reference) = self.curve_reference {
-            section(&mut text, &format!("train loss against run {}", reference + 1), self.curve_lines());
+            section(
+                &mut text,
+                &format!("train loss against {}", self.run_name(reference)),
+                self.curve_lines(),
+            );
         }
-        section(&mut text, "differences of spec", difference_lines(&self.spec));
-        section(&mut text, "differences of environment", difference_lines(&self.environment));
+        section(&mut text, "differences of spec", self.difference_lines(&self.spec));
+        section(&mut text, "differences of environment", self.difference_lines(&self.environment));
         text
+    }
+
+    /// The runs of one of several jobs: `, runs 1 to 4`; empty if there is only one job.
+    fn runs_of(&self, job: &[Configuration], jobs: usize) -> String {
+        let mut places: Vec<usize> = job.iter().flat_map(|own| own.places.iter().copied()).collect();
+        places.sort_unstable();
+        if jobs < 2 { String::new() } else { format!(", {}", self.run_names(&places)) }
     }
 
     /// A line per run: its folder and, if it did not finish, the reason.
@@ -75,7 +85,7 @@ impl Comparison {
             if run.torn {
                 words.push("the last line of its metrics.csv is torn and was left out".to_owned());
             }
-            lines.push(((place + 1).to_string(), words.join("; ")));
+            lines.push((self.run_numbers(&[place]), words.join("; ")));
         }
         lines
     }
@@ -87,7 +97,20 @@ impl Comparison {
             .zip(&self.curves)
             .enumerate()
             .filter(|(place, (run, _))| Some(*place) != self.curve_reference && !is_not_run(run));
-        ran.map(|(place, (_, curve))| ((place + 1).to_string(), curve_words(curve.as_ref()))).collect()
+        ran.map(|(place, (_, curve))| (self.run_numbers(&[place]), curve_words(curve.as_ref()))).collect()
+    }
+
+    /// One line per key: each value with the runs that have it.
+    fn difference_lines(&self, differences: &[Difference]) -> Vec<(String, String)> {
+        let words = |(value, numbers): &(Option<String>, Vec<usize>)| {
+            let places: Vec<usize> = numbers.iter().map(|number| number - 1).collect();
+            format!("{} ({})", value.as_deref().unwrap_or("absent"), self.run_names(&places))
+        };
+        let line = |difference: &Difference| {
+            let values: Vec<String> = difference.values.iter().map(words).collect();
+            (difference.key.clone(), values.join("  "))
+        };
+        differences.iter().map(line).collect()
     }
 }
 
@@ -134,19 +157,6 @@ fn relative(value: f64) -> String {
         v if v >= 0.001 => format!("{} apart", units::percent(v)),
         v => format!("{v:.1e} of their size apart"),
     }
-}
-
-/// One line per key: each value with the runs that have it.
-fn difference_lines(differences: &[Difference]) -> Vec<(String, String)> {
-    let words = |(value, places): &(Option<String>, Vec<usize>)| {
-        let places: Vec<String> = places.iter().map(usize::to_string).collect();
-        format!("{} (run {})", value.as_deref().unwrap_or("absent"), places.join(", "))
-    };
-    let line = |difference: &Difference| {
-        let values: Vec<String> = difference.values.iter().map(words).collect();
-        (difference.key.clone(), values.join("  "))
-    };
-    differences.iter().map(line).collect()
 }
 
 /// Adds a heading with lines in two columns; adds nothing if there are no lines.

@@ -104,7 +104,7 @@ pub(super) fn checkpoints(outcome: &Outcome) -> Option<String> {
 }
 
 /// What phases took is known of the last part of a run alone, unlike its steps and losses.
-fn since_resume(outcome: &Outcome) -> &'static str {
+pub(super) fn since_resume(outcome: &Outcome) -> &'static str {
     if outcome.earlier_s > 0.0 { " since the resume" } else { "" }
 }
 

@@ -121,6 +121,7 @@ pub(super) fn outcome() -> Outcome {
         final_scores: BTreeMap::new(),
         best: Some(Best { monitor: Monitor::LOSS, value: 0.05, epoch: 1, step: 3, is_restored: false }),
         earlier_s: 0.0,
+        earlier_train_s: 0.0,
         loop_s: 0.5,
         train_s: 0.4,
         logging_s: 0.005,

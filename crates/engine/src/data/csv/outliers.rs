@@ -88,14 +88,7 @@ impl Outliers {
     /// A sentence with the first of them and the location of its row.
     fn words(&self, first: Option<(String, &Location)>, whose: &str) -> String {
         let [least, greatest] = self.others;
-        let first = first.map(|(cell, place)| {
-            let place = match place {
-                Location::File { line: Some(line), .. } => format!(" in line {}", units::count(*line)),
-                Location::Row { row, .. } => format!(" in row {}", units::count(*row as u64)),
-                _ => String::new(),
-            };
-            format!("`{}`{place}", file::printable(&cell))
-        });
+        let first = first.map(|(cell, place)| format!("`{}`{}", file::printable(&cell), place.in_words()));
         let first = first.unwrap_or_default();
         let range = format!("between {} and {}", units::exact(least), units::exact(greatest));
         let way = "name what stands for a missing value in `missing_values`";

@@ -82,6 +82,10 @@ pub struct ColumnProfile {
     pub outliers: Option<String>,
     /// The first cell that is neither missing nor a number.
     pub text: Option<String>,
+    /// The location of that cell: ` in line 7`; empty where it is not known.
+    pub text_place: String,
+    /// The byte at which its record starts.
+    text_start: usize,
     /// Whether all such cells are equal.
     pub is_one_text: bool,
     /// Those of them that often stand for missing values, such as `?`, and the rows that have each.
@@ -189,6 +193,7 @@ impl CsvProfile {
         }
         columns.iter_mut().for_each(|column| column.finish([rows, different]));
         find_outliers(&mut columns, (text, header, &missing));
+        find_texts(&mut columns, text);
         let repeated = rows - different;
         Ok(Self { is_parquet, delimiter: text.delimiter(), decimal, header, rows, repeated, columns })
     }
@@ -214,7 +219,8 @@ fn take_all(
         }
         for (place, column) in columns.iter_mut().enumerate() {
             for (record, row) in block.iter().zip(rows..) {
-                column.take(record[place].trim(), u32::try_from(row).unwrap_or(u32::MAX), missing);
+                let row = u32::try_from(row).unwrap_or(u32::MAX);
+                column.take(record[place].trim(), (row, start_of(record)), missing);
             }
         }
         seen.extend(block.iter().map(|record| hash_of(record.iter().map(str::trim))));
@@ -234,9 +240,18 @@ fn find_outliers(columns: &mut [ColumnProfile], table: (&Text, bool, &MissingCel
     }
 }
 
+/// Sets the locations of the first texts, once all of the table was read. Columns of text have theirs in one row.
+fn find_texts(columns: &mut [ColumnProfile], text: &Text) {
+    let mut places = HashMap::new();
+    for column in columns.iter_mut().filter(|column| column.text.is_some()) {
+        let start = column.text_start;
+        column.text_place.clone_from(places.entry(start).or_insert_with(|| text.line(start).in_words()));
+    }
+}
+
 /// The problem of a record that has not as many cells as the first line.
 fn uneven(text: &Text, record: &csv::StringRecord, expected: usize) -> Problem {
-    let start = record.position().map_or(0, |position| position.byte()) as usize;
+    let start = start_of(record);
     match text.unclosed_quote(start) {
         Some(place) => unclosed(place),
         None => {
@@ -251,6 +266,11 @@ fn uneven(text: &Text, record: &csv::StringRecord, expected: usize) -> Problem {
     }
 }
 
+/// The byte at which a record starts.
+fn start_of(record: &csv::StringRecord) -> usize {
+    record.position().map_or(0, |position| position.byte()) as usize
+}
+
 fn hash_of<'a>(cells: impl IntoIterator<Item = &'a str>) -> u64 {
     let mut hasher = DefaultHasher::new();
     cells.into_iter().for_each(|cell| cell.hash(&mut hasher));
@@ -258,7 +278,7 @@ fn hash_of<'a>(cells: impl IntoIterator<Item = &'a str>) -> u64 {
 }
 
 impl ColumnProfile {
-    fn take(&mut self, cell: &str, row: u32, missing: &MissingCells) {
+    fn take(&mut self, cell: &str, (row, start): (u32, usize), missing: &MissingCells) {
         if missing.has(cell) {
             self.missing.push(row);
             return;
@@ -293,7 +313,11 @@ impl ColumnProfile {
                 if self.is_whole {
                     self.values.insert(hash_of([cell]));
                 }
-                self.is_one_text &= self.text.get_or_insert_with(|| cell.to_owned()) == cell;
+                let first = self.text.get_or_insert_with(|| {
+                    self.text_start = start;
+                    cell.to_owned()
+                });
+                self.is_one_text &= first == cell;
                 if is_marker(cell) && self.markers.len() < MOST_DISTINCT {
                     self.markers.entry(cell.to_owned()).or_default().push(row);
                 }
@@ -335,6 +359,7 @@ impl ColumnProfile {
         let usual = MissingCells::usual(self.decimal);
         let others = || self.distinct.keys().filter(|cell| usual.number(cell).is_err());
         (self.text, self.is_one_text) = (others().min().cloned(), others().count() < 2);
+        self.text_place = String::new();
     }
 
     /// The distinct values that were counted, other than missing ones, and the rows that have each; in any order.

@@ -14,13 +14,20 @@ use crate::{
         grid::{Column, Columns},
         grouping::{distinct, grouped},
         plot::Axis,
+        setting_name::named,
     },
     units,
 };
 use std::path::Path;
 
+/// Axes of a sweep that a product itself tells.
+const OF_PRODUCT: [&str; 3] = ["matmul.sizes", "matmul.shapes", "matmul.order"];
+
 /// Maximum lines in the chart, one for each colour.
 const MOST_LINES: usize = 7;
+
+/// What is free at each end of an axis, as a share of the distance between its extremes.
+const MARGIN: f64 = 0.05;
 
 /// Labels of an axis.
 const LABELS: usize = 8;
@@ -70,7 +77,7 @@ impl Content<'_> {
         self.section("lab", "What the lab measured", |content, html| {
             let rows = content.product_rows();
             let all = comparison.runs.len();
-            for (title, columns, _) in comparison.findings.tables(&|place| content.number(place)) {
+            for (title, columns, _) in comparison.findings.tables(&|place| comparison.run_name(place)) {
                 if all > 1 || rows.is_empty() {
                     table::table(html, title, &columns);
                 }
@@ -96,7 +103,7 @@ impl Content<'_> {
     fn columns_of(&self, rows: &[Row]) -> Vec<Column> {
         let mut columns = Columns::new(rows);
         if self.comparison.runs.len() > 1 {
-            columns.words("run", |(place, _)| self.number(*place));
+            columns.words("run", |(place, _)| self.comparison.run_name(*place));
         }
         columns.words("device", |(_, own)| own.device.clone());
         columns.words("order", |(_, own)| own.order.clone());
@@ -127,18 +134,18 @@ impl Content<'_> {
     /// The median time of a product by its size, with a line for each device; of one size a bar for each row.
     fn times_of_products(&mut self, html: &mut Html, rows: &[Row]) {
         let sides = distinct(rows.iter().map(|(_, own)| own.side().to_bits())).len();
+        let names = self.names_of_lines(rows);
         if sides > 1 {
-            let Some(drawing) = self.draw_products(rows) else { return };
+            let Some(drawing) = draw_products(rows, &names) else { return };
             let title = "Median time of a product by the size of its matrices";
-            let words = |(place, own): &Row| {
-                let name = self.name_of_line(*place, own);
+            let words = |(name, (_, own)): (&String, &Row)| {
                 format!("{name} {}: {}", own.shape_in_words(), units::seconds(own.spread[0]))
             };
-            let label = rows.iter().map(words).collect::<Vec<_>>().join("; ");
+            let label = names.iter().zip(rows).map(words).collect::<Vec<_>>().join("; ");
             self.figure(html, ("products", title, &format!("{title}; {label}")), drawing);
         } else if rows.len() > 1 {
-            let bar = |(place, own): &Row| Bar {
-                name: self.name_of_line(*place, own),
+            let bar = |(name, (_, own)): (&String, &Row)| Bar {
+                name: name.clone(),
                 parts: vec![Part {
                     class: "f0",
                     amount: own.spread[0],
@@ -146,56 +153,84 @@ impl Content<'_> {
                 }],
                 sum: units::seconds(own.spread[0]),
             };
-            let bars: Vec<Bar> = rows.iter().map(bar).collect();
+            let bars: Vec<Bar> = names.iter().zip(rows).map(bar).collect();
             bars::draw(html, &[("median time of a product", "f0")], &bars);
         }
     }
 
-    /// What a line or bar is of: the device, and if there are several runs or orders, these.
-    fn name_of_line(&self, place: usize, product: &Product) -> String {
-        let run = if self.comparison.runs.len() > 1 { self.number(place) + " " } else { String::new() };
-        let order = if product.order.is_empty() { String::new() } else { format!(" {}", product.order) };
-        format!("{run}{}{order}", product.device)
-    }
-
-    fn draw_products(&self, rows: &[Row]) -> Option<Svg> {
-        let ends = |values: &dyn Fn(&Product) -> f64| {
-            let all = rows.iter().map(|(_, own)| values(own)).filter(|value| *value > 0.0);
-            all.fold([f64::INFINITY, 0.0], |[low, high]: [f64; 2], v| [low.min(v), high.max(v)])
+    /// What each row's line or bar is of: the device and the order; if these have a product several times, also the other axes of
+    /// their runs, or else the runs.
+    fn names_of_lines(&self, rows: &[Row]) -> Vec<String> {
+        let comparison = self.comparison;
+        let is_other = |key: &&String| !OF_PRODUCT.contains(&key.as_str());
+        let keys: Vec<String> = comparison.axes.iter().filter(is_other).cloned().collect();
+        let of_axes = |place: usize| {
+            let values = keys.iter().map(|key| comparison.runs[place].axis(key).unwrap_or_default());
+            named(&keys, values)
         };
-        let ([least, most], [fastest, slowest]) = (ends(&Product::side), ends(&|own| own.spread[0]));
-        if fastest >= slowest {
-            return None;
-        }
-        let y = Axis::logarithmic(fastest, slowest, LABELS);
-        let frame = Frame::new(640.0, 320.0, Axis::logarithmic(least, most, LABELS), y);
-        let mut lines = grouped(rows.iter().map(|(place, own)| (self.name_of_line(*place, own), own)));
-        lines.truncate(MOST_LINES);
-        let are_square = rows.iter().all(|(_, own)| own.shape.iter().all(|axis| *axis == own.shape[0]));
-        let across = if are_square { "n of n x n matrices" } else { "cube root of m k n" };
-        // The sizes that were measured, rather than round ones.
-        let mut sides: Vec<f64> = rows.iter().map(|(_, own)| own.side()).collect();
-        sides.sort_by(f64::total_cmp);
-        sides.dedup();
-        let ticks: Vec<(f64, String)> =
-            sides.iter().map(|side| (frame.across(*side), units::count(side.round() as u64))).collect();
-        let drawn = frame.draw([across, "seconds"], &ticks, |html| {
-            for (number, (name, products)) in lines.iter().enumerate() {
-                let known = || products.iter().filter(|own| own.spread[0] > 0.0);
-                let at = |own: &&&Product| [frame.across(own.side()), frame.up(own.spread[0])];
-                svg::polyline(html, &format!("c{number} main"), known().map(|own| at(&own)));
-                for own in known() {
-                    let title = format!("{name} {}: {}", own.shape_in_words(), units::seconds(own.spread[0]));
-                    svg::dot(html, &format!("f{number}"), at(&own), 4.0, &title);
-                }
-                // Times rise from left to right: there is room for names above the first.
-                let [x, y] = [frame.at(0.0) + 16.0, 20.0 + 16.0 * number as f64];
-                svg::dot(html, &format!("f{number}"), [x, y - 4.0], 4.0, name);
-                svg::text(html, [x + 10.0, y], "start", name);
-            }
-        });
-        Some(drawn)
+        let of_run: [&dyn Fn(usize) -> String; 3] =
+            [&|_| String::new(), &of_axes, &|place| comparison.run_name(place)];
+        let name = |of_run: &dyn Fn(usize) -> String, (place, own): &Row| {
+            format!("{} {} {}", of_run(*place).trim(), own.device, own.order).trim().to_owned()
+        };
+        let names = |of_run| -> Vec<String> { rows.iter().map(|row| name(of_run, row)).collect() };
+        let are_clear = |names: &Vec<String>| {
+            let products = names.iter().zip(rows).map(|(name, (_, own))| (name, own.shape.map(f64::to_bits)));
+            distinct(products).len() == rows.len()
+        };
+        // Lines over several machines would compare nothing.
+        let first = if comparison.warning().is_some() { 2 } else { 0 };
+        of_run[first..]
+            .iter()
+            .map(|of_run| names(*of_run))
+            .find(are_clear)
+            .unwrap_or_else(|| names(of_run[2]))
     }
+}
+
+/// The times over the sizes, with a line for each name of rows.
+fn draw_products(rows: &[Row], names: &[String]) -> Option<Svg> {
+    let ends = |values: &dyn Fn(&Product) -> f64| {
+        let all = rows.iter().map(|(_, own)| values(own)).filter(|value| *value > 0.0);
+        all.fold([f64::INFINITY, 0.0], |[low, high]: [f64; 2], v| [low.min(v), high.max(v)])
+    };
+    let ([least, most], [fastest, slowest]) = (ends(&Product::side), ends(&|own| own.spread[0]));
+    if fastest >= slowest {
+        return None;
+    }
+    // No dot lies on the frame.
+    let axis = |low: f64, high: f64| {
+        let margin = (high / low).powf(MARGIN);
+        Axis::logarithmic(low / margin, high * margin, LABELS)
+    };
+    let frame = Frame::new(640.0, 320.0, axis(least, most), axis(fastest, slowest));
+    let mut lines = grouped(names.iter().zip(rows).map(|(name, (_, own))| (name, own)));
+    lines.truncate(MOST_LINES);
+    lines.iter_mut().for_each(|(_, products)| products.sort_by(|a, b| a.side().total_cmp(&b.side())));
+    let are_square = rows.iter().all(|(_, own)| own.shape.iter().all(|axis| *axis == own.shape[0]));
+    let across = if are_square { "n of n x n matrices" } else { "cube root of m k n" };
+    // The sizes that were measured, rather than round ones.
+    let mut sides: Vec<f64> = rows.iter().map(|(_, own)| own.side()).collect();
+    sides.sort_by(f64::total_cmp);
+    sides.dedup();
+    let ticks: Vec<(f64, String)> =
+        sides.iter().map(|side| (frame.across(*side), units::count(side.round() as u64))).collect();
+    let drawn = frame.draw([across, "seconds"], &ticks, |html| {
+        for (number, (name, products)) in lines.iter().enumerate() {
+            let known = || products.iter().filter(|own| own.spread[0] > 0.0);
+            let at = |own: &&&Product| [frame.across(own.side()), frame.up(own.spread[0])];
+            svg::polyline(html, &format!("c{number} main"), known().map(|own| at(&own)));
+            for own in known() {
+                let title = format!("{name} {}: {}", own.shape_in_words(), units::seconds(own.spread[0]));
+                svg::dot(html, &format!("f{number}"), at(&own), 4.0, &title);
+            }
+            // Times rise from left to right: there is room for names above the first.
+            let [x, y] = [frame.at(0.0) + 16.0, 20.0 + 16.0 * number as f64];
+            svg::dot(html, &format!("f{number}"), [x, y - 4.0], 4.0, name);
+            svg::text(html, [x + 10.0, y], "start", name);
+        }
+    });
+    Some(drawn)
 }
 
 fn read(path: &Path) -> Result<Vec<Product>, ReportError> {

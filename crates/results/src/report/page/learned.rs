@@ -71,7 +71,7 @@ impl Content<'_> {
             let is_final = ranking.has_final_models_alone(self.comparison);
             let is_about_times = metric.is_none() && !is_final && self.is_about_times(ranking);
             if !is_about_times || self.comparison.runs.len() == 1 {
-                self.verdict(&mut headline, ranking);
+                self.verdict(&mut headline, ranking, (rankings.len() > 1).then_some(&*names[number]));
             }
             self.section(&format!("curves{suffix}"), &format!("Curves{of}"), |content, html| {
                 let groups = content.groups(ranking);
@@ -143,7 +143,8 @@ impl Content<'_> {
         axes.get(&task).is_some_and(|axes| Comparison::are_about_times(axes, &runs))
     }
 
-    fn verdict(&self, html: &mut Html, ranking: &Ranking) {
+    /// The verdict on a ranking, with its task if there are several.
+    fn verdict(&self, html: &mut Html, ranking: &Ranking, task: Option<&str>) {
         if let [run] = &self.comparison.runs[..] {
             let best = best(run);
             let words = match (best.is_empty(), run.number("final_train_loss")) {
@@ -161,7 +162,8 @@ impl Content<'_> {
         let shown: Vec<&Candidate> = ranking.settings.iter().collect();
         let verdict = self.comparison.verdict(ranking, &shown, 0);
         let (answer, doubt) = verdict.split_once(";\n").unwrap_or((&verdict, ""));
-        html.prose("verdict", answer.trim());
+        let task = task.map(|name| format!("{name}: ")).unwrap_or_default();
+        html.prose("verdict", &(task + answer.trim()));
         if !doubt.is_empty() {
             html.prose("doubt", doubt.trim());
         }

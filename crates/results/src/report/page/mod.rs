@@ -95,7 +95,7 @@ pub fn page(request: &PageRequest<'_>) -> Result<Page, ReportError> {
         sections: Vec::new(),
         charts: Vec::new(),
         drawings: Vec::new(),
-        warnings: comparison.damaged().map(|reason| format!("left out: {reason}")).collect(),
+        warnings: comparison.unread().map(|reason| format!("left out: {reason}")).collect(),
     };
     let mut headline = content.learned(request.metric)?;
     content.warnings.extend(comparison.cut().map(str::to_owned));
@@ -221,21 +221,6 @@ impl Content<'_> {
         });
     }
 
-    /// What a run is called, and the number of the first: trials of a single sweep are counted from 0, like
-    /// their folders.
-    fn counted(&self) -> (&'static str, usize) {
-        let is_trial = |place: usize| self.comparison.number(place) == place;
-        if (0..self.comparison.runs.len()).all(is_trial) { ("trial", 0) } else { ("run", 1) }
-    }
-
-    /// `trial 3`, `run 4`, or `#3 B` if inputs have letters: as the table of runs has it.
-    fn number(&self, place: usize) -> String {
-        match (self.comparison.inputs.is_empty(), self.counted()) {
-            (true, (thing, first)) => format!("{thing} {}", place + first),
-            (false, _) => self.comparison.numbered(&[place]),
-        }
-    }
-
     /// `#7 lr 0.03 width 32`: a run's number and what sets it apart.
     fn name(&self, place: usize) -> String {
         if let Some((_, name)) = self.names.get(&place) {
@@ -306,13 +291,9 @@ impl Content<'_> {
     /// Figures of every run, formatted for people; the best first, if there are too many to show. And what they are.
     fn runs(&self) -> (&'static str, Vec<Column>) {
         let runs = &self.comparison.runs;
-        let (thing, first) = self.counted();
         let mut columns = match runs.len() {
             1 => columns::with_best(self.comparison),
-            _ if self.comparison.inputs.is_empty() => {
-                columns::columns(self.comparison, thing, columns::counted(thing, first))
-            }
-            _ => columns::columns(self.comparison, "#", |place| self.comparison.numbered(&[place])),
+            _ => columns::columns(self.comparison),
         };
         columns.push(Column::of_words("reason", runs.iter().map(|run| run.reason.clone())));
         columns.push(Column::of_words("folder", runs.iter().map(|run| run.path.clone())));

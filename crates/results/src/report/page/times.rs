@@ -12,7 +12,7 @@ use super::{
 use crate::{
     files::csv_lines,
     report::{
-        ReportError, columns,
+        ReportError,
         configurations::{has_repeats, jobs},
         grid::{Column, Columns},
         grouping::grouped,
@@ -81,7 +81,7 @@ impl Content<'_> {
         let comparison = self.comparison;
         let jobs = jobs(&comparison.runs, &comparison.configurations);
         for job in jobs.iter().filter(|job| has_repeats(job) && comparison.is_about_times()) {
-            let Repeats { times, losses, keys } = Repeats::new(&comparison.runs, job);
+            let Repeats { times, losses, keys } = Repeats::new(comparison, job);
             table::table(html, "Times", &times);
             if losses.len() > keys {
                 table::table(html, "Losses", &losses);
@@ -92,11 +92,7 @@ impl Content<'_> {
             html.prose("note", &format!("{}.", costs.note));
         }
         if !html.is_empty() {
-            let (thing, first) = self.counted();
-            let named = |places: &[usize]| match comparison.inputs.is_empty() {
-                true => columns::numbered(thing, first)(places),
-                false => comparison.numbers(places),
-            };
+            let named = |places: &[usize]| comparison.run_names(places);
             let noise = noise::warnings(&comparison.runs, &comparison.configurations, &named);
             noise.iter().for_each(|words| html.prose("note", &format!("Noise: {words}.")));
         }

@@ -41,9 +41,11 @@ pub struct PlotRequest<'a> {
     pub style: Style,
 }
 
-/// Draws a metric over the steps: both splits of a single run, or one curve for each of several runs.
-pub fn plot(request: &PlotRequest<'_>) -> Result<String, ReportError> {
-    let folders = run_folders(find(request.paths)?)?;
+/// Draws a metric over the steps: both splits of a single run, or one curve for each of several runs. And says which paths hold
+/// no run.
+pub fn plot(request: &PlotRequest<'_>) -> Result<(String, Vec<ReportError>), ReportError> {
+    let (found, foreign) = find(request.paths)?;
+    let folders = run_folders(found)?;
     let metric = request.metric.map_or_else(|| monitored(&folders), str::to_owned);
     let (split, column) = match metric.split_once('.') {
         Some((split @ ("train" | "validation"), column)) => (Some(split), column),
@@ -85,7 +87,7 @@ pub fn plot(request: &PlotRequest<'_>) -> Result<String, ReportError> {
     if curves.is_empty() {
         return Err(without_values(metric, &folders));
     }
-    Ok(draw(&title.join("; "), &curves, &request.style, more_is_better(column)))
+    Ok((draw(&title.join("; "), &curves, &request.style, more_is_better(column)), foreign))
 }
 
 /// No run has values of a metric; perhaps of one that is called nearly so.

@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use super::super::{LabTable, command_line, messages, summary::per_second, terminal::broken};
-use super::{TrialOfSweep, validated::Validated};
+use super::super::{LabTable, command_line, messages, terminal::broken};
+use super::{TrialOfSweep, steps, validated::Validated};
 use crate::{
     event::{Header, Outcome, Status},
     host::escape_line,
@@ -91,19 +91,7 @@ fn rows(
     if let Some(reason) = &outcome.reason {
         rows.push(("reason", reason.clone()));
     }
-    let (steps, train_s) = (units::count(outcome.steps), units::seconds(outcome.train_s));
-    rows.push(match outcome.epochs {
-        Some(epochs) => ("steps", format!("{steps} in {}, {train_s}", units::counted(epochs, "epoch"))),
-        None => ("steps", format!("{steps} were recorded")),
-    });
-    let per_second = |count: u64| per_second(count, outcome.train_s);
-    let rates = (per_second(outcome.steps), outcome.samples.and_then(per_second));
-    if let (Some(steps), Some(samples)) = rates {
-        // Virtual devices share the host's cores.
-        let of = if header.virtual_devices { ", of virtual devices" } else { "" };
-        let speed = format!("{} steps/s, {} rows/s{of}", units::rate(steps), units::rate(samples));
-        rows.push(("speed", speed));
-    }
+    rows.extend(steps::rows(header, outcome));
     rows.extend(train_loss(header, outcome).map(|words| ("train loss", words)));
     rows.extend(validated.in_words(outcome).map(|words| ("validation loss", words)));
     rows.extend(messages::checkpoints(outcome).map(|words| ("checkpoints", words)));

@@ -7,6 +7,7 @@ mod bar;
 mod closing;
 mod plain;
 mod sparkline;
+mod steps;
 mod sweep_line;
 mod validated;
 
