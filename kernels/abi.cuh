@@ -60,7 +60,7 @@ enum Flag {
     FLAG_COPY_ONLY = 1 << 10,  // Only the bfloat16 copy of a result is stored.
     FLAG_RELU_INPUT = 1 << 11,  // RELU is applied to the input as it is read.
     FLAG_ENDS_STEP = 1 << 12,  // The launch ends the step: the counters advance by total_rows and, on this device, inputs.
-    FLAG_WEIGHTED = 1 << 13,  // A row's target is its class and the weight of that.
+    FLAG_WEIGHTED = 1 << 13,  // A row's weight follows its targets.
 };
 
 const u64 NONE = ~0ull;
@@ -95,7 +95,7 @@ struct Hyper {
     float first;  // SGD and RMSprop multiply the momentum by it; Adam multiplies (g - m) by it, so there it is 1 - beta1.
     float correction;  // Adam: 1 / sqrt(1 - beta2^t), by which the root of the second moment is multiplied.
     float decay_factor;  // AdamW: 1 - lr * weight_decay, else 1.
-    float loss_scale;  // With class weights: rows of the global batch / the sum of their weights.
+    float loss_scale;  // With weights: rows of the global batch / the sum of their weights; 0 if that is 0.
 };
 static_assert(sizeof(Hyper) == 20, "as the host has it");
 

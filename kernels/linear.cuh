@@ -40,7 +40,7 @@ struct LinearRing {
     static const int OWN = (P::BATCH + P::LANES - 1) / P::LANES, SLOTS = P::LANES * OWN;
     static const int COLUMNS = P::INPUTS + 2;   // inputs, ones, targets
     float rows[2][COLUMNS][P::CHUNK * SLOTS];
-    float4 hyper[2][P::CHUNK];   // all but `loss_scale`: there are no classes
+    float4 hyper[2][P::CHUNK];   // all but `loss_scale`: rows have no weights
     float2 size[2][P::CHUNK];   // rows, and their inverse
 };
 

@@ -19,17 +19,22 @@ __device__ __forceinline__ Term term_of(int loss, float d) {
 // A NaN wins, so that it reaches the loss.
 __device__ __forceinline__ float larger(float a, float b) { return a != a ? a : b != b ? b : a < b ? b : a; }
 
-// The class of a row. If classes have weights, also by how much the row's loss is multiplied.
+// By how much the loss of a row with this weight is multiplied.
+__device__ __forceinline__ float scaled(const Op& op, const Run& run, float weight) {
+    return weight * (op.at[4] == NONE ? 1.0f : run.hyper[run.index].loss_scale);
+}
+
+// The class of a row. If rows have weights, also by how much the row's loss is multiplied.
 __device__ __forceinline__ float label_of(const Op& op, const float* arena, const Run& run, u64 row, float& weight) {
     const float* target = arena + op.at[1];
     if (!(op.flags & FLAG_WEIGHTED)) return target[row];
-    weight = target[2 * row + 1] * (op.at[4] == NONE ? 1.0f : run.hyper[run.index].loss_scale);
+    weight = scaled(op, run, target[2 * row + 1]);
     return target[2 * row];
 }
 
 // Reads loss, flags, rows, inputs (width), first, total_rows, f[0] (the weight of a term in the mean). Places: prediction,
 // target, per_row, hits, gradient. `lanes` consecutive lanes own a row; lane l of them its outputs l, l + lanes, ... Whole
-// warps stay in the loop. With FLAG_WEIGHTED a target is a class and its weight. Rows beyond the batch, which a compiled
+// warps stay in the loop. With FLAG_WEIGHTED a row's weight follows its targets. Rows beyond the batch, which a compiled
 // step may have, do not count: their loss and gradient are 0.
 // Returns the sums over this thread's rows: of losses and of hits.
 struct LossSums {
@@ -49,13 +54,16 @@ __device__ __forceinline__ LossSums losses(const Op& op, float* arena, const Run
         float* gradient = gradients ? gradients + row * width : 0;
         float loss = 0.0f;
         if (op.loss != CROSS_ENTROPY) {
-            const float* t = arena + op.at[1] + row * width;
+            bool weighted = op.flags & FLAG_WEIGHTED;
+            const float* t = arena + op.at[1] + row * (width + weighted);
+            float weight = weighted && inside ? scaled(op, run, t[width]) : 1.0f;
+            scale *= weight;
             for (int j = part; j < mine; j += lanes) {
                 Term term = term_of(op.loss, p[j] - t[j]);
                 loss += term.loss;
                 if (gradient) gradient[j] = term.gradient * scale;
             }
-            loss = group_sum(loss, lanes);
+            loss = group_sum(loss, lanes) * weight;
         } else {
             // An invalid label makes the loss NaN; it must not be used as an index.
             float weight = 1.0f, label = inside ? label_of(op, arena, run, row, weight) : 0.0f;

@@ -202,13 +202,19 @@ fn is_beyond_f32(column: &ColumnProfile) -> bool {
     number.is_some_and(|value| value.abs() > f64::from(f32::MAX))
 }
 
-/// A sentence on a feature that may be an identifier.
+/// A sentence on a feature that may be an identifier, or a weight of rows.
 pub(super) fn doubt(column: &ColumnProfile, purpose: &Use, rows: usize) -> Option<String> {
     let name = column.name.escape_debug();
     let may_group = is_of_identity(&column.name, rows) || is_of_group(column);
     if !matches!(purpose, Use::Ignored(_)) && may_group && repeats(column, rows) {
         return Some(format!(
             "`{name}` may say which rows belong together; if it does, `group` in place of a feature keeps them in one part"
+        ));
+    }
+    if *purpose == Use::Number && is_of_weight(&column.name) {
+        return Some(format!(
+            "`{name}` may say how much each row counts; if it does, `weight` in place of a feature has losses and metrics of numbers \
+             count rows so"
         ));
     }
     let is_doubtful = *purpose == Use::Number && column.is_nearly_unique && rows >= ROWS_TO_DOUBT;
@@ -315,6 +321,30 @@ fn is_of_group(column: &ColumnProfile) -> bool {
     };
     let tells = column.is_whole || !column.is_numeric();
     GROUPS.contains(&last) && tells && column.different >= FEWEST_GROUPS
+}
+
+/// Whether a name is one of weights of rows: `sample_weight`, `SurveyWeight`, `fnlwgt`.
+fn is_of_weight(name: &str) -> bool {
+    let words = words(name);
+    match words.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+        ["weight" | "weights" | "wgt" | "fnlwgt" | "pweight" | "exposure"] => true,
+        [what, "weight" | "weights" | "wgt"] => [
+            "sample",
+            "sampling",
+            "survey",
+            "design",
+            "row",
+            "case",
+            "observation",
+            "obs",
+            "frequency",
+            "freq",
+            "event",
+            "final",
+        ]
+        .contains(&what),
+        _ => false,
+    }
 }
 
 /// The words of a name in lower case; a capital after a small letter, or before one, begins a word.

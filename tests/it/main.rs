@@ -54,6 +54,7 @@ mod renamed;
 mod repeats;
 mod report;
 mod resume;
+mod row_weights;
 mod run;
 mod run_ends;
 mod schedule_remarks;

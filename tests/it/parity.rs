@@ -139,6 +139,8 @@ cases! {
     standardized: 1e-4;
     three_targets: 1e-5;
     two_linear: 1e-5;
+    weights_of_rows: 1e-5;
+    weights_of_rows_and_classes: 1e-4;
     wide: 1e-4;
 }
 

@@ -39,26 +39,41 @@ def make_data():
     np.save(HERE / "features.npy", x)
     np.save(HERE / "classes.npy", turned.argmax(axis=1))
     np.save(HERE / "targets.npy", turned[:, :3].astype(np.float32))
+    x = random.normal(size=(90, 5)).round(3)
+    turned = np.tanh(x @ random.normal(size=(5, 3))).round(3)
+    weights = random.gamma(1.0, 2.0, size=90).round(1)
+    weights[::9] = 0.0
+    table = np.column_stack([x, turned[:, :2], turned.argmax(axis=1), weights])
+    with open(HERE / "weighted.csv", "w", newline="") as file:
+        rows = csv.writer(file, lineterminator="\n")
+        rows.writerow([f"x{i}" for i in range(5)] + ["y", "z", "kind", "w"])
+        rows.writerows(table.tolist())
 
 
 def read_data(spec, folder):
-    """Features and targets, for training and for validation (`None` if there is none)."""
+    """Features, targets and weights of rows, for training and for validation (`None` if there is none)."""
     if source := spec["data"].get("csv"):
         with open(folder / source["path"]) as file:
             rows = [{k: float(v) for k, v in row.items()} for row in csv.DictReader(file)]
-        names = [name for name in rows[0] if name != source["target"]]
-        x, y = (np.array([[row[name] for name in some] for row in rows]) for some in (names, [source["target"]]))
+        targets = source["target"] if isinstance(source["target"], list) else [source["target"]]
+        others = [*targets, *source.get("ignore", []), source.get("weight")]
+        names = [name for name in rows[0] if name not in others]
+        x, y = (np.array([[row[name] for name in some] for row in rows]) for some in (names, targets))
         if source["standardize"]:
             x = (x - x.mean(axis=0)) / x.std(axis=0)
         if source.get("standardize_target"):
             y = (y - y.mean(axis=0)) / y.std(axis=0)
-        return torch.from_numpy(x).float(), torch.from_numpy(y).float(), None
+        x, y = torch.from_numpy(x).float(), torch.from_numpy(y).float()
+        if spec["model"].get("loss") == "cross_entropy":
+            y = y[:, 0].long()
+        w = torch.tensor([row[source["weight"]] for row in rows]) if "weight" in source else None
+        return x, y, w, (x, y, w) if "validation_path" in source else None
     source = spec["data"]["npy"]
     x, y, vx, vy = (
         torch.from_numpy(np.load(folder / source[key]))
         for key in ("features", "labels", "validation_features", "validation_labels")
     )
-    return x, y, (vx, vy)
+    return x, y, None, (vx, vy, None)
 
 
 def make_model(spec, features):
@@ -78,13 +93,26 @@ def make_model(spec, features):
 
 
 def make_loss(spec, y):
-    """The loss; `y` are the targets of the training rows. A mean over a batch divides by the weights of its rows."""
+    """The loss of predictions, targets and weights of rows, if these are not `None`; `y` are the targets of the training rows. A
+    mean over a batch divides by the weights of its rows."""
+    of_classes = None
     if weights := spec["model"].get("class_weights"):
         if weights == "balanced":
             weights = len(y) / (y.max().item() + 1) / torch.bincount(y)
-        return nn.CrossEntropyLoss(weight=torch.as_tensor(weights, dtype=torch.float32))
+        of_classes = torch.as_tensor(weights, dtype=torch.float32)
     losses = {"mse": nn.MSELoss, "l1": nn.L1Loss, "huber": nn.HuberLoss, "cross_entropy": nn.CrossEntropyLoss}
-    return losses[spec["model"].get("loss", "mse")]()
+    kind = losses[spec["model"].get("loss", "mse")]
+    options = {} if of_classes is None else {"weight": of_classes}
+    mean, each = kind(**options), kind(reduction="none", **options)
+
+    def loss(prediction, y, w):
+        if w is None:
+            return mean(prediction, y)
+        losses = each(prediction, y)
+        losses = losses if losses.ndim == 1 else losses.mean(dim=1)
+        return (w * losses).sum() / (w if of_classes is None else w * of_classes[y]).sum()
+
+    return loss
 
 
 def make_optimizer(spec, model):
@@ -169,7 +197,7 @@ def accuracy(prediction, y):
 
 def make_case(folder):
     spec = tomllib.loads((folder / "spec.toml").read_text())
-    x, y, validation = read_data(spec, folder)
+    x, y, w, validation = read_data(spec, folder)
     torch.manual_seed(SEED)
     model, loss_of, batch = make_model(spec, x.shape[1]), make_loss(spec, y), spec["data"]["batch_size"]
     save_file(model.state_dict(), folder / "init.safetensors")
@@ -182,10 +210,10 @@ def make_case(folder):
     lines, step = [], 0
     for _ in range(epochs):
         for first in range(0, len(x), batch):
-            xs, ys = x[first : first + batch], y[first : first + batch]
+            xs, ys, ws = (of if of is None else of[first : first + batch] for of in (x, y, w))
             optimizer.zero_grad()
             prediction = model(xs)
-            loss = loss_of(prediction, ys)
+            loss = loss_of(prediction, ys, ws)
             loss.backward()
             step += 1
             known = {"loss": short(loss.item()), "lr": repr(float(optimizer.param_groups[0]["lr"]))}
@@ -204,7 +232,7 @@ def make_case(folder):
         if validation:
             with torch.no_grad():
                 prediction = model(validation[0])
-                known = {"loss": short(loss_of(prediction, validation[1]))}
+                known = {"loss": short(loss_of(prediction, *validation[1:]))}
                 if "accuracy" in metrics:
                     known["accuracy"] = short(accuracy(prediction, validation[1]))
             lines.append([step, "validation"] + [known.get(metric, "") for metric in metrics])
@@ -222,12 +250,12 @@ def load(run):
     """Loads the model file into PyTorch unchanged; loss and accuracy must equal those of the run's last
     validation."""
     spec = tomllib.loads((run / "spec.toml").read_text())
-    _, training, (x, y) = read_data(spec, run)
+    _, training, _, (x, y, w) = read_data(spec, run)
     model = make_model(spec, x.shape[1])
     model.load_state_dict(load_file(run / "model.safetensors"))
     with torch.no_grad():
         prediction = model.eval()(x)
-    ours = [make_loss(spec, training)(prediction, y).item(), accuracy(prediction, y).item()]
+    ours = [make_loss(spec, training)(prediction, y, w).item(), accuracy(prediction, y).item()]
     with open(run / "metrics.csv") as file:
         row = [row for row in csv.DictReader(file) if row["split"] == "validation"][-1]
     theirs = [float(row["loss"]), float(row["accuracy"])]

@@ -15,7 +15,8 @@ pub struct Unproven {
     /// The engine that interprets the steps otherwise.
     interpreter: Engine,
     rule: Rule,
-    regression: bool,
+    /// In a regression: the targets of a row, and with its weight.
+    widths: Option<[usize; 2]>,
     /// Elements per log row; 0 if steps log nothing.
     pub log_width: usize,
 }
@@ -23,21 +24,28 @@ pub struct Unproven {
 impl Unproven {
     pub fn new(programs: &Programs, precision: Precision, interpreter: Engine) -> Self {
         let ops = || programs.train.instructions.iter().map(|i| &i.op);
-        let regression = ops().any(|op| matches!(op, Op::Loss(loss) if !loss.kind.classifies()));
+        let widths = ops().find_map(|op| match op {
+            Op::Loss(loss) if !loss.kind.classifies() => {
+                Some([loss.width, loss.width + usize::from(loss.weighted)])
+            }
+            _ => None,
+        });
         let rows = ops().any(|op| matches!(op, Op::Log(log) if matches!(log.to, LogTarget::Row(_))));
         Self {
             interpreter,
             rule: Rule { target_square: 0.0, precision },
-            regression,
+            widths,
             log_width: if rows { programs.layout.log_width } else { 0 },
         }
     }
 
     /// Sets the mean square of the targets, which is part of the tolerance for losses near 0.
     pub fn judge_by(&mut self, targets: &[f32]) {
-        if self.regression {
-            let square: f64 = targets.iter().map(|t| f64::from(*t).powi(2)).sum();
-            self.rule.target_square = square / targets.len().max(1) as f64;
+        if let Some([width, line]) = self.widths {
+            let rows = targets.chunks_exact(line);
+            let count = (rows.len() * width).max(1);
+            let square: f64 = rows.flat_map(|row| &row[..width]).map(|t| f64::from(*t).powi(2)).sum();
+            self.rule.target_square = square / count as f64;
         }
     }
 

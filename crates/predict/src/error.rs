@@ -28,6 +28,8 @@ pub enum PredictError {
     IsInput { file: PathBuf },
     #[error("`{}` set no rows aside for a test", folder.display())]
     NoTestRows { folder: PathBuf },
+    #[error("the weights of all rows, in the column `{column}`, are 0")]
+    NoWeight { column: String },
     #[error("the data of `{}` are not what the run was trained on: their digest is {found}, and was {recorded}", folder.display())]
     OtherData { folder: PathBuf, found: String, recorded: String },
     #[error("`{}` holds something else than {what}", file.display())]

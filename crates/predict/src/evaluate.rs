@@ -10,7 +10,7 @@ use super::{
     importance::{self, Importance},
 };
 use crate::{
-    data::{Input, NewRows, RowBlock, RowOptions, digest_of_files},
+    data::{Input, NewRows, RowBlock, RowOptions, digest_of_files, sum_of_weights},
     host::read_text,
     plan::MOST_RANKED,
     report::{ClassTable, run_digest},
@@ -24,6 +24,8 @@ pub struct Evaluation {
     pub(super) rows: usize,
     /// The name of the loss.
     loss: String,
+    /// Whether rows have weights that metrics of classes leave out.
+    counts_equally: bool,
     /// Names and values.
     pub(super) metrics: Vec<(String, f64)>,
     pub(super) scores: Scores,
@@ -61,8 +63,10 @@ pub fn evaluate(
     } else {
         Scores::of_numbers(&trained.data.target_scales())
     };
+    let mut weight = 0.0;
     let mut take = |predictions: &[f32], targets: &[f32], _: &[String]| {
         scores.add(predictions, targets);
+        weight += sum_of_weights(targets, trained.target_widths());
         Ok(())
     };
     let mut sample = request.importance.then(|| importance::sample_for(trained)).transpose()?;
@@ -70,6 +74,13 @@ pub fn evaluate(
     let (count, [loss, hits]) = forward(trained, &mut rows, &mut see, warn, &mut take)?;
     if input.is_some_and(|input| is_of_the_run(trained, input, labels)) {
         warn(format!("these rows include those that the run was trained on{}", which(trained, count)));
+    }
+    if let Some(column) = rows.lacks_weights() {
+        warn(format!("without the column `{column}`, which weighs the rows, each counts as 1"));
+    }
+    let column = trained.data.weight().filter(|_| rows.lacks_weights().is_none());
+    if let Some(column) = column.filter(|_| weight == 0.0) {
+        return Err(PredictError::NoWeight { column: column.to_owned() });
     }
     if rows.dropped() > 0 {
         let table = trained.spec.data.source.table();
@@ -90,18 +101,25 @@ pub fn evaluate(
             "every row is `{class}`: auc needs rows of two classes, and f1, precision and recall say little"
         ));
     }
-    let mut metrics = vec![("loss".to_owned(), loss / count as f64)];
+    let mut metrics = vec![("loss".to_owned(), loss / weight)];
     if classifies {
         metrics.push(("accuracy".to_owned(), hits / count as f64));
     }
     metrics.extend(of_predictions(&scores, &trained.data.target_names()));
+    let loss = loss_in_words(trained, column);
+    let counts_equally = classifies && column.is_some();
+    let importance = sample.map(|sample| Importance::new(trained, &sample)).transpose()?;
+    Ok(Evaluation { rows: count, loss, counts_equally, metrics, scores, classes, importance })
+}
+
+/// The loss and what its mean is of; `weight` is the column that weighs the rows.
+fn loss_in_words(trained: &Trained, weight: Option<&str>) -> String {
     let is_scaled = trained.data.target_scales().iter().any(|scale| !scale.is_identity());
     let scaled = if is_scaled { " of the standardized target" } else { "" };
-    let weighted = trained.spec.model.class_weights.is_some();
-    let how = if weighted { "without class weights" } else { "as in training" };
-    let loss = format!("{}{scaled}, {how}", trained.spec.model.loss.name());
-    let importance = sample.map(|sample| Importance::new(trained, &sample)).transpose()?;
-    Ok(Evaluation { rows: count, loss, metrics, scores, classes, importance })
+    let by = weight.map(|column| format!(", weighted by `{}`", column.escape_debug())).unwrap_or_default();
+    let has_weights = trained.spec.model.class_weights.is_some();
+    let how = if has_weights { "without class weights" } else { "as in training" };
+    format!("{}{scaled}{by}, {how}", trained.spec.model.loss.name())
 }
 
 /// Whether a file is the one that the run was trained on.
@@ -169,17 +187,20 @@ impl Evaluation {
         let mut out = format!("{:<width$}  {}\n", "rows", units::count(self.rows as u64));
         for (name, value) in &self.metrics {
             let words = match name.as_str() {
-                "loss" => format!("  {}", self.loss),
-                "f1" | "precision" | "recall" => "  mean over classes".to_owned(),
-                "f1_weighted" => "  by the rows of each class".to_owned(),
-                "auc" | "average_precision" => self.ranked_in_words().to_owned(),
-                _ => String::new(),
+                "loss" => &self.loss,
+                "f1" | "precision" | "recall" => "mean over classes",
+                "f1_weighted" => "by the rows of each class",
+                "auc" | "average_precision" => self.ranked_in_words(),
+                _ => "",
             };
+            let equally = if self.counts_equally && name != "loss" { "rows count equally" } else { "" };
+            let words: Vec<&str> = [words, equally].into_iter().filter(|words| !words.is_empty()).collect();
+            let gap = if words.is_empty() { "" } else { "  " };
             let value = match name.as_str() {
                 "auc" | "average_precision" if value.is_nan() && self.is_of_one_class() => "none".to_owned(),
                 _ => units::number(*value),
             };
-            out.push_str(&format!("{name:<width$}  {value}{words}\n"));
+            out.push_str(&format!("{name:<width$}  {value}{gap}{}\n", words.join(", ")));
         }
         let classes = self.class_counts().map(|counts| ClassTable::new(&self.classes, counts).text());
         for table in classes.into_iter().chain(self.importance.as_ref().map(Importance::table)) {
@@ -203,7 +224,7 @@ impl Evaluation {
 
     fn ranked_in_words(&self) -> &'static str {
         match &self.scores {
-            Scores::Classes(all) if all.classes > 2 => "  mean over classes, each against the rest",
+            Scores::Classes(all) if all.classes > 2 => "mean over classes, each against the rest",
             _ => "",
         }
     }

@@ -78,7 +78,7 @@ impl<'a> Forward<'a> {
 
     /// Adds rows and processes all complete chunks.
     fn push(&mut self, block: RowBlock, take: Take<'_>) -> Result<(), PredictError> {
-        let (width, targets) = (self.trained.features, self.trained.data.targets());
+        let (width, targets) = (self.trained.features, self.trained.data.target_width());
         self.pending.features.extend_from_slice(&block.features);
         self.pending.targets.extend_from_slice(&block.targets);
         self.pending.rows += block.rows;
@@ -117,7 +117,7 @@ impl<'a> Forward<'a> {
         let RowBlock { rows, features, targets, kept } = self.pending;
         if rows > 0 {
             let mut last = Pass::new(self.trained, rows)?;
-            run(&mut last, self.trained.data.targets(), (features, targets), &kept, take)?;
+            run(&mut last, self.trained.data.target_width(), (features, targets), &kept, take)?;
             sums.iter_mut().zip(last.sums()?).for_each(|(sum, own)| *sum += own);
         }
         Ok((self.rows, sums))

@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 
 use super::{PredictError, Trained, pass::Pass, sample::Sample};
 use crate::{
-    data::Preprocessing,
+    data::{Preprocessing, sum_of_weights},
     device::DeviceError,
     plan::validation_rows,
     random::{Purpose, fast_stream, shuffle},
@@ -117,7 +117,7 @@ struct Rows<'a> {
 impl<'a> Rows<'a> {
     fn new(trained: &'a Trained, sample: &'a Sample) -> Self {
         let chunk = validation_rows(trained.spec.data.batch_size);
-        let targets = sample.targets.chunks(chunk * trained.data.targets());
+        let targets = sample.targets.chunks(chunk * trained.data.target_width());
         let targets = targets.map(|own| Arc::new(own.to_vec())).collect();
         Self { trained, sample, targets, chunk, monitor: trained.spec.trainer.monitor }
     }
@@ -156,7 +156,8 @@ impl<'a> Rows<'a> {
         for pass in passes {
             means.iter_mut().zip(pass.sums()?).for_each(|(mean, sum)| *mean += sum);
         }
-        let [loss, accuracy] = means.map(|sum| sum / self.sample.rows as f64);
+        let weight = sum_of_weights(&self.sample.targets, self.trained.target_widths());
+        let (loss, accuracy) = (means[0] / weight, means[1] / self.sample.rows as f64);
         let value = match (self.monitor.metric(), &scores) {
             (Metric::Loss, _) => loss,
             (Metric::Accuracy, _) => accuracy,

@@ -9,7 +9,7 @@ use crate::{
 pub struct Sample {
     /// `[rows, width]`, preprocessed.
     pub features: Vec<f32>,
-    /// `[rows, targets]`.
+    /// `[rows, targets]`, each row with its weight if it has one.
     pub targets: Vec<f32>,
     pub rows: usize,
     /// The number of rows from which they are drawn.

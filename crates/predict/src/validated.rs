@@ -40,8 +40,8 @@ fn rows_of(trained: &Trained, dataset: &Dataset) -> RunRows {
     let names = trained.data.class_names().unwrap_or_default();
     let mut classes: Vec<(String, u64)> = names.into_iter().map(|name| (name, 0)).collect();
     let mut take = |part: &Part| {
-        for class in part.targets.iter() {
-            classes.get_mut(*class as usize).into_iter().for_each(|(_, count)| *count += 1);
+        for class in dataset.targets_of(part) {
+            classes.get_mut(class as usize).into_iter().for_each(|(_, count)| *count += 1);
         }
         part.rows
     };
@@ -61,7 +61,8 @@ fn predict_validation(trained: &Trained, rows: Part) -> Result<Option<Predicted>
     let mut take = |predictions: &[f32], targets: &[f32], _: &[String]| {
         scores.add(predictions, targets);
         if names.is_none() {
-            let rows = predictions.chunks_exact(scales.len()).zip(targets.chunks_exact(scales.len()));
+            let rows = predictions.chunks_exact(scales.len());
+            let rows = rows.zip(targets.chunks_exact(trained.data.target_width()));
             for (predicted, actual) in rows {
                 if row % every == 0 {
                     kept.push((actual.to_vec(), predicted.to_vec()));

@@ -25,6 +25,8 @@ table! {
         pub ignore: Vec<String> = Vec::new() => columns,
         /// A column that is no feature: rows with the same cell in it, such as those of a patient, stay in one part of a split or fold.
         pub group: Option<String> = None,
+        /// A column that is no feature: how much each row counts in losses and in metrics of numbers, 0 or more.
+        pub weight: Option<String> = None,
         /// What to do with missing cells: empty ones, and those of `missing_values`.
         pub missing: Missing = Missing::Error,
         /// Texts of missing cells, ASCII letters in either case (`["NA", "n/a", "NaN", "null"]`); an empty cell always is missing.
@@ -74,6 +76,8 @@ table! {
         pub ignore: Vec<String> = Vec::new() => columns,
         /// A column that is no feature: rows with the same cell in it, such as those of a patient, stay in one part of a split or fold.
         pub group: Option<String> = None,
+        /// A column that is no feature: how much each row counts in losses and in metrics of numbers, 0 or more.
+        pub weight: Option<String> = None,
         /// What to do with missing cells: empty ones, and those of `missing_values`.
         pub missing: Missing = Missing::Error,
         /// Texts of missing cells, ASCII letters in either case (`["NA", "n/a", "NaN", "null"]`); nulls and NaN always are missing.
@@ -116,11 +120,13 @@ impl Csv {
                 t.refuse_item("target", i, message, "name each target once");
             }
         }
-        if let Some(column) = &self.group
-            && let Some(earlier) = uses.insert(column, "group")
-        {
-            let message = format!("the column `{column}` is already in `{earlier}`");
-            t.refuse("group", &[earlier], message, "a column has one use: name it once");
+        for (key, column) in [("group", &self.group), ("weight", &self.weight)] {
+            if let Some(column) = column
+                && let Some(earlier) = uses.insert(column, key)
+            {
+                let message = format!("the column `{column}` is already in `{earlier}`");
+                t.refuse(key, &[earlier], message, "a column has one use: name it once");
+            }
         }
         for (list, columns) in lists {
             for (i, column) in columns.iter().enumerate() {
@@ -162,6 +168,7 @@ impl Parquet {
             categorical: self.categorical.clone(),
             ignore: self.ignore.clone(),
             group: self.group.clone(),
+            weight: self.weight.clone(),
             missing: self.missing,
             missing_values: self.missing_values.clone(),
             standardize: self.standardize,

@@ -55,7 +55,7 @@ pub fn parity(options: &ParityOptions) -> Result<Exit, Exit> {
         curves.push(curve(&experiment, spec, &mut datasets, &machine, run.thread_count())?);
     }
     let target_square = match datasets.open(&job.spec) {
-        Ok(dataset) if !job.spec.model.loss.classifies() => mean_square(&dataset.train.targets),
+        Ok(dataset) if !job.spec.model.loss.classifies() => mean_square(dataset.targets_of(&dataset.train)),
         _ => 0.0,
     };
     let rule = Rule { target_square, precision: job.precision };
@@ -112,6 +112,6 @@ fn curve(
     Ok(Curve { devices: names, rows, losses, parameters: trained.values.unwrap_or_default() })
 }
 
-fn mean_square(numbers: &[f32]) -> f64 {
-    numbers.iter().map(|v| f64::from(*v).powi(2)).sum::<f64>() / numbers.len().max(1) as f64
+fn mean_square(numbers: impl Iterator<Item = f32> + Clone) -> f64 {
+    numbers.clone().map(|v| f64::from(v).powi(2)).sum::<f64>() / numbers.count().max(1) as f64
 }

@@ -166,20 +166,17 @@ impl Suite {
         let classes = self.bench.holding(classes);
         let pairs = (0..rows).map(|row| row * 7 % width).flat_map(|class| [class as f32, weight(class)]);
         let pairs = self.bench.holding(pairs.collect());
+        let weighed = self.random(rows * (width + 1));
         for (learn, total_rows) in [(true, rows), (true, 3 * rows + 1), (false, rows)] {
-            for (kind, weighted) in [
-                (LossKind::Mse, false),
-                (LossKind::L1, false),
-                (LossKind::Huber, false),
-                (LossKind::CrossEntropy, false),
-                (LossKind::CrossEntropy, true),
-            ] {
+            let kinds = [LossKind::Mse, LossKind::L1, LossKind::Huber, LossKind::CrossEntropy];
+            for (kind, weighted) in kinds.into_iter().flat_map(|kind| [(kind, false), (kind, true)]) {
                 let per_row = self.random(rows);
                 let hits = kind.classifies().then(|| self.random(rows));
                 let gradient = learn.then(|| self.random(rows * width));
                 let target = match kind.classifies() {
                     true if weighted => pairs,
                     true => classes,
+                    false if weighted => weighed,
                     false => numbers,
                 };
                 self.push(Loss {

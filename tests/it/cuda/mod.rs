@@ -14,6 +14,7 @@ mod peers;
 mod processes;
 mod products;
 mod rates;
+mod row_weights;
 mod timeline;
 mod trials;
 pub mod waits;

@@ -94,7 +94,7 @@ pub fn same(cpu: &Folder, gpu: &Folder, tolerance: f64, what: &str) {
     }
 }
 
-fn every_engine(place: &Sandbox, arguments: &[&str]) {
+pub fn every_engine(place: &Sandbox, arguments: &[&str]) {
     let Some(sim) = Sim::get() else { return };
     let cpu = place.run(&plus(arguments, "devices.num_gpus=0")).ended_by(0);
     // Sums per epoch are computed by the interpreter.

@@ -88,6 +88,7 @@ fn csv_of(path: PathBuf, target: &str) -> Csv {
         categorical: Vec::new(),
         ignore: Vec::new(),
         group: None,
+        weight: None,
         missing: Missing::Error,
         missing_values: None,
         standardize: false,

@@ -148,15 +148,16 @@ pub fn check(driver: &Driver, engine: Engine, job: &Job, what: &str) {
 #[test]
 fn every_loss_at_odd_sizes_follows_the_reference() {
     let Some(driver) = Driver::get() else { return };
-    for (loss, targets) in [
-        (LossKind::Mse, 3),
-        (LossKind::L1, 1),
-        (LossKind::Huber, 5),
-        (LossKind::CrossEntropy, 1),
-        // A class and its weight.
-        (LossKind::CrossEntropy, 2),
+    for (loss, outputs, targets) in [
+        (LossKind::Mse, 3, 3),
+        (LossKind::L1, 1, 1),
+        (LossKind::Huber, 5, 5),
+        (LossKind::CrossEntropy, 10, 1),
+        // With the weights of rows.
+        (LossKind::CrossEntropy, 10, 2),
+        (LossKind::Mse, 1, 2),
+        (LossKind::Huber, 5, 6),
     ] {
-        let outputs = if loss.classifies() { 10 } else { targets };
         for (features, hidden, batch, rule) in [
             (7, 9, 13, ADAM),
             (64, 32, 32, UpdateRule::PLAIN_SGD),

@@ -83,6 +83,7 @@ fn wide_and_odd_products_follow_the_reference() {
             },
         ),
         ("weights of classes", Job { targets: 2, batch: 13, ..Job::digits() }),
+        ("weights of rows", Job { targets: 2, ..Job::linear_regression() }),
         ("narrow", Job { features: 7, batch: 13, ..Job::digits() }),
         ("linear regression", Job::linear_regression()),
     ] {

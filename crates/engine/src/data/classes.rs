@@ -23,8 +23,8 @@ const SHOWN: usize = 10;
 /// `data.split.stratify` would give each part its share.
 pub(super) fn warnings(dataset: &Dataset, may_stratify: bool) -> Vec<String> {
     let Some(classes) = dataset.classes else { return Vec::new() };
-    let in_train = counts(&dataset.train, classes);
-    let in_validation = dataset.validation.as_ref().map(|part| counts(part, classes));
+    let in_train = counts(dataset, &dataset.train, classes);
+    let in_validation = dataset.validation.as_ref().map(|part| counts(dataset, part, classes));
     let rows = |class: usize| in_train[class] + in_validation.as_ref().map_or(0, |counts| counts[class]);
     let rare = listed((0..classes).filter(|&class| (1..FEWEST).contains(&rows(class))), |class| {
         format!("`{}` ({})", name(dataset, class), rows(class))
@@ -47,8 +47,8 @@ pub(super) fn warnings(dataset: &Dataset, may_stratify: bool) -> Vec<String> {
 }
 
 impl Dataset {
-    /// Gives each class a weight, which then follows the class in every target. The weights are those of PyTorch's
-    /// `CrossEntropyLoss(weight=...)`.
+    /// Gives each class a weight, which then follows the class in every target, times the row's own if it has one. The weights
+    /// are those of PyTorch's `CrossEntropyLoss(weight=...)`.
     ///
     /// # Errors
     /// A class without a weight, or a weight without a class.
@@ -60,26 +60,19 @@ impl Dataset {
         let shown: Vec<String> = all.take(SHOWN).collect();
         let more = units::and_more(classes - shown.len());
         self.notes.push(format!("class weights: {}{more}", shown.join(", ")));
-        let weighted =
-            |class: &f32| [*class, weights.get(*class as usize).map_or(1.0, |weight| *weight as f32)];
+        let width = self.target_width();
+        let weighted = |row: &[f32]| {
+            let of_class = weights.get(row[0] as usize).map_or(1.0, |weight| *weight as f32);
+            [row[0], row.get(1).map_or(of_class, |own| own * of_class)]
+        };
         for part in std::iter::once(&mut self.train).chain(&mut self.validation) {
-            part.targets = Arc::new(part.targets.iter().flat_map(weighted).collect());
+            part.targets = Arc::new(part.targets.chunks_exact(width).flat_map(weighted).collect());
         }
-        self.targets = 2;
+        self.weighted = true;
         for warning in Arc::make_mut(&mut self.warnings) {
             warning.truncate(warning.strip_suffix(WEIGHTS).unwrap_or(warning).len());
         }
         Ok(())
-    }
-}
-
-impl Part {
-    /// The sum of the rows' weights; their number if classes have no weights.
-    pub fn weight(&self, targets: usize, classifies: bool) -> f64 {
-        match (targets, classifies) {
-            (2, true) => self.targets.iter().skip(1).step_by(2).map(|weight| f64::from(*weight)).sum(),
-            _ => self.rows as f64,
-        }
     }
 }
 
@@ -90,7 +83,7 @@ fn weights(dataset: &Dataset, classes: usize, wanted: &ClassWeights) -> Result<V
     let known = || format!("the classes are {}", named(&mut (0..classes)).unwrap_or_default());
     match wanted {
         ClassWeights::Balanced => {
-            let counts = counts(&dataset.train, classes);
+            let counts = counts(dataset, &dataset.train, classes);
             if let Some(list) = named(&mut (0..classes).filter(|class| counts[*class] == 0)) {
                 let message = format!(
                     "`balanced` divides by the rows of each class to train on, and none are of {list}"
@@ -122,10 +115,10 @@ fn weights(dataset: &Dataset, classes: usize, wanted: &ClassWeights) -> Result<V
     }
 }
 
-fn counts(part: &Part, classes: usize) -> Vec<usize> {
+fn counts(dataset: &Dataset, part: &Part, classes: usize) -> Vec<usize> {
     let mut counts = vec![0; classes];
-    for class in part.targets.iter() {
-        if let Some(count) = counts.get_mut(*class as usize) {
+    for class in dataset.targets_of(part) {
+        if let Some(count) = counts.get_mut(class as usize) {
             *count += 1;
         }
     }

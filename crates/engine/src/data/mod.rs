@@ -80,6 +80,8 @@ pub struct Dataset {
     pub features: usize,
     /// Elements per target (1 for a class).
     pub targets: usize,
+    /// Whether each target is followed by the row's weight: that of its column, times that of its class.
+    pub weighted: bool,
     /// The standardization of each numeric target; empty for classes.
     pub target_scales: Vec<Scale>,
     /// Number of classes; `None` for a regression.
@@ -112,7 +114,7 @@ pub struct Part {
     pub rows: usize,
     /// `[rows, features]`.
     pub features: Store,
-    /// `[rows, targets]`, always in memory.
+    /// `[rows, targets]`, each row with its weight if it has one; always in memory.
     pub targets: Arc<Vec<f32>>,
 }
 
@@ -123,7 +125,7 @@ pub struct RowBlock {
     pub rows: usize,
     /// `[rows, features]`.
     pub features: Vec<f32>,
-    /// `[rows, targets]`; empty if targets are not read.
+    /// `[rows, targets]`, each row with its weight if it has one; empty if targets are not read.
     pub targets: Vec<f32>,
     /// `[rows, kept]`: the cells of the columns of [`RowOptions::keep`].
     pub kept: Vec<String>,
@@ -192,7 +194,7 @@ fn open_with(
         }
     }?;
     dataset.target_spread =
-        if dataset.classes.is_none() { TargetSpread::new(&dataset.train.targets) } else { None };
+        if dataset.classes.is_none() { TargetSpread::new(dataset.targets_of(&dataset.train)) } else { None };
     check(&dataset)?;
     let mut warnings = std::mem::take(&mut dataset.warnings);
     let all = Arc::make_mut(&mut warnings);
@@ -243,6 +245,11 @@ fn check(dataset: &Dataset) -> Result<(), Problem> {
             return problem(format!("{rows} rows to {purpose}: expected at most {}", u32::MAX));
         }
     }
+    let weightless =
+        |part: &Part| sum_of_weights(&part.targets, [dataset.targets, dataset.target_width()]) == 0.0;
+    if let Some((purpose, _)) = parts.into_iter().find(|(_, part)| part.is_some_and(weightless)) {
+        return problem(format!("the weights of all rows to {purpose} are 0"));
+    }
     if dataset.features == 0 {
         return problem("there is no feature to learn from".into());
     }
@@ -273,6 +280,7 @@ impl Dataset {
             apart: Arc::default(),
             features,
             targets,
+            weighted: false,
             target_scales: vec![Scale::IDENTITY; targets],
             classes: None,
             target_spread: None,
@@ -299,6 +307,7 @@ impl Dataset {
             validation_rows: self.validation.as_ref().map_or(0, |v| v.rows),
             features: self.features,
             targets: self.targets,
+            weighted: self.weighted,
             classes: self.classes,
             target_spread: self.target_spread,
             digest: u64::from_str_radix(&self.digest, 16).unwrap_or_default(),
@@ -307,6 +316,17 @@ impl Dataset {
                 Store::File(_) | Store::Memory(_) => None,
             },
         }
+    }
+
+    /// Elements of a target and its weight.
+    pub fn target_width(&self) -> usize {
+        self.facts().target_width()
+    }
+
+    /// The elements of a part's targets, without weights.
+    pub fn targets_of<'a>(&self, part: &'a Part) -> impl Iterator<Item = f32> + Clone + 'a {
+        let (targets, width) = (self.targets, self.target_width());
+        part.targets.chunks_exact(width).flat_map(move |row| row[..targets].iter().copied())
     }
 
     /// Bytes of the features as f32.
@@ -323,6 +343,15 @@ impl Dataset {
         };
         let changes = || [Some(&self.train), self.validation.as_ref()].into_iter().flatten().filter_map(of);
         changes().find(|change| matches!(change, FileChange::Written(_))).or_else(|| changes().next())
+    }
+}
+
+/// The sum of the weights of rows, which are the last of each row's `width` elements; the number of rows if these are its
+/// `targets` alone.
+pub fn sum_of_weights(rows: &[f32], [targets, width]: [usize; 2]) -> f64 {
+    match width > targets {
+        true => rows.iter().skip(targets).step_by(width).map(|weight| f64::from(*weight)).sum(),
+        false => (rows.len() / width.max(1)) as f64,
     }
 }
 

@@ -80,8 +80,7 @@ impl Part {
 }
 
 impl TrainedData {
-    /// From a resolved spec and the preprocessing stored in the model's file. `outputs` is the model's number
-    /// of outputs.
+    /// From a resolved spec and the preprocessing stored in the model's file, for a model of `outputs` outputs.
     ///
     /// # Errors
     /// A sentence on why the preprocessing is unknown.
@@ -140,6 +139,16 @@ impl TrainedData {
     /// Elements per target: 1 for a class.
     pub fn targets(&self) -> usize {
         self.targets
+    }
+
+    /// The column of rows' weights.
+    pub fn weight(&self) -> Option<&str> {
+        if let Kind::Csv(model) = &self.kind { model.weight() } else { None }
+    }
+
+    /// Elements per target, with the row's weight if rows have weights.
+    pub fn target_width(&self) -> usize {
+        self.targets + usize::from(self.weight().is_some())
     }
 
     /// Names of the classes by index; `None` for a regression.
@@ -377,6 +386,11 @@ impl NewRows<'_> {
     /// Names of the columns that are not used; known once the first rows have been read.
     pub fn unused(&self) -> &[String] {
         if let Rows::Csv(_, rows) = &self.0 { &rows.unused } else { &[] }
+    }
+
+    /// The column of weights that the rows lack, so that each counts as 1; known once the first rows have been read.
+    pub fn lacks_weights(&self) -> Option<&str> {
+        if let Rows::Csv(_, rows) = &self.0 { rows.lacks_weights() } else { None }
     }
 
     /// Number of rows left out so far because of missing cells.

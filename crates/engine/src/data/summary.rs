@@ -23,8 +23,8 @@ impl Dataset {
         let names = &self.preprocessing["target"]["classes"];
         let mut counts = vec![0_u64; classes];
         for part in [Some(&self.train), self.validation.as_ref()].into_iter().flatten() {
-            for class in part.targets.iter().step_by(self.targets.max(1)) {
-                if let Some(count) = counts.get_mut(*class as usize) {
+            for class in self.targets_of(part) {
+                if let Some(count) = counts.get_mut(class as usize) {
                     *count += 1;
                 }
             }

@@ -29,10 +29,10 @@ pub struct Loss {
     pub kind: LossKind,
     /// `[rows, width]`.
     pub prediction: Slice,
-    /// `[rows, width]`, or `[rows]` class indices, or `[rows, 2]` class indices and their weights.
+    /// `[rows, width]`, or `[rows]` class indices; with `weighted` one wider, as the row's weight follows.
     pub target: Slice,
-    /// Whether classes have weights. Then `per_row` is the weighted loss, in training multiplied by the step's `loss_scale`, so
-    /// that its mean over rows is that of PyTorch's `CrossEntropyLoss(weight=...)`.
+    /// Whether rows have weights. Then `per_row` is the weighted loss, in training multiplied by the step's `loss_scale`, so
+    /// that its mean over rows is `(w * loss).sum() / w.sum()`, as that of PyTorch's `CrossEntropyLoss(weight=...)`.
     pub weighted: bool,
     /// `[rows]`.
     pub per_row: Slice,
@@ -67,9 +67,10 @@ impl Operation for Loss {
         let (mut losses, right, mut d) = reference(self.kind, &p, &t, self.rows, self.total_rows, self.width);
         if self.weighted {
             let scale = if self.gradient.is_some() { f64::from(memory.hyper.loss_scale) } else { 1.0 };
-            for (row, target) in t.chunks_exact(2).enumerate() {
-                losses[row] *= target[1] * scale;
-                d[row * self.width..(row + 1) * self.width].iter_mut().for_each(|d| *d *= target[1] * scale);
+            for (row, target) in t.chunks_exact(t.len() / self.rows).enumerate() {
+                let weight = target[target.len() - 1] * scale;
+                losses[row] *= weight;
+                d[row * self.width..(row + 1) * self.width].iter_mut().for_each(|d| *d *= weight);
             }
         }
         memory.set(self.per_row, &losses);
@@ -163,12 +164,15 @@ impl Job {
     ) {
         let Self { kind, width, total_rows, weighted } = *self;
         let mut out = Out { per_row, hits, gradient };
+        let scale = if out.gradient.is_empty() { 1.0 } else { context.at.hyper.loss_scale };
         if kind.classifies() {
-            let scale = if out.gradient.is_empty() { 1.0 } else { context.at.hyper.loss_scale };
             let labels = Labels { target, scale: weighted.then_some(scale) };
             cross_entropy(prediction, &labels, width, total_rows as f32, &mut out);
-        } else {
-            regression(kind, prediction, target, width, (total_rows * width) as f32, &mut out);
+            return;
+        }
+        regression(kind, prediction, target, width, (total_rows * width) as f32, &mut out);
+        if weighted {
+            weigh(target, width, scale, &mut out);
         }
     }
 }
@@ -202,7 +206,7 @@ fn reference(
             continue;
         }
         for j in 0..width {
-            let d = row[j] - t[r * width + j];
+            let d = row[j] - t[r * (t.len() / rows) + j];
             let (l, g) = match kind {
                 LossKind::Mse => (d * d, 2.0 * d),
                 LossKind::L1 => (d.abs(), if d == 0.0 { 0.0 } else { d.signum() }),
@@ -255,18 +259,29 @@ fn regression(
 
 #[inline(always)]
 fn pass(p: &[f32], t: &[f32], width: usize, out: &mut Out<'_>, f: impl Fn(f32) -> (f32, f32)) {
-    if width == 1 && !out.gradient.is_empty() {
+    // A weight may follow the targets of a row.
+    let line = t.len() / out.per_row.len().max(1);
+    if line == 1 && !out.gradient.is_empty() {
         for (((p, t), l), g) in p.iter().zip(t).zip(&mut *out.per_row).zip(&mut *out.gradient) {
             (*l, *g) = f(p - t);
         }
         return;
     }
-    for (((p, t), l), row) in p.chunks_exact(width).zip(t.chunks_exact(width)).zip(&mut *out.per_row).zip(0..)
-    {
+    let rows = p.chunks_exact(width).zip(t.chunks_exact(line.max(1)));
+    for (((p, t), l), row) in rows.zip(&mut *out.per_row).zip(0..) {
         *l = p.iter().zip(t).map(|(p, t)| f(p - t).0).sum();
         if let Some(g) = out.gradient.get_mut(row * width..(row + 1) * width) {
             g.iter_mut().zip(p).zip(t).for_each(|((g, p), t)| *g = f(p - t).1);
         }
+    }
+}
+
+/// Multiplies the losses of rows and their gradients by the rows' weights times `scale`.
+fn weigh(target: &[f32], width: usize, scale: f32, out: &mut Out<'_>) {
+    let weights = target.iter().skip(width).step_by(width + 1).map(|weight| weight * scale);
+    out.per_row.iter_mut().zip(weights.clone()).for_each(|(loss, weight)| *loss *= weight);
+    for (row, weight) in out.gradient.chunks_exact_mut(width).zip(weights) {
+        row.iter_mut().for_each(|g| *g *= weight);
     }
 }
 

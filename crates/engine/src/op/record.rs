@@ -54,7 +54,7 @@ flags! {
     FLAG_COPY_ONLY = 10, "Only the bfloat16 copy of a result is stored.";
     FLAG_RELU_INPUT = 11, "RELU is applied to the input as it is read.";
     FLAG_ENDS_STEP = 12, "The launch ends the step: the counters advance by total_rows and, on this device, inputs.";
-    FLAG_WEIGHTED = 13, "A row's target is its class and the weight of that.";
+    FLAG_WEIGHTED = 13, "A row's weight follows its targets.";
 }
 
 macro_rules! shared {
@@ -108,7 +108,7 @@ shared! {
         first: f32 = "float first", "SGD and RMSprop multiply the momentum by it; Adam multiplies (g - m) by it, so there it is 1 - beta1.";
         correction: f32 = "float correction", "Adam: 1 / sqrt(1 - beta2^t), by which the root of the second moment is multiplied.";
         decay_factor: f32 = "float decay_factor", "AdamW: 1 - lr * weight_decay, else 1.";
-        loss_scale: f32 = "float loss_scale", "With class weights: rows of the global batch / the sum of their weights.";
+        loss_scale: f32 = "float loss_scale", "With weights: rows of the global batch / the sum of their weights; 0 if that is 0.";
     }
 }
 

@@ -165,7 +165,7 @@ impl Rows {
         if facts.in_file() && self.are_split {
             bytes = bytes.saturating_add(facts.rows().saturating_mul(NUMBER));
         }
-        if self.facts.classes.is_some() && self.facts.targets == 2 && self.orders > 0 {
+        if facts.weighted && self.orders > 0 {
             // The weight of each batch follows from the epoch's order.
             bytes = bytes.saturating_add((facts.train_rows as u64).saturating_mul(NUMBER));
         }

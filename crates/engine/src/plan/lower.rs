@@ -94,7 +94,7 @@ pub(super) fn programs(
         layers: &spec.model.layers,
         loss: spec.model.loss,
         features: facts.features,
-        targets: facts.targets,
+        targets: facts.target_width(),
         rule: update_rule(&spec.optimizer, &spec.schedule),
         clip: (clip > 0.0).then_some(clip as f32),
         metrics: &spec.logging.metrics,

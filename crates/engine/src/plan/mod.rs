@@ -207,6 +207,6 @@ fn least_numbers(layers: &[LayerRow], facts: DatasetInfo, batch: usize) -> u64 {
     let rows = batch.max(validation_chunk(facts, batch)) as u64;
     let widths = layers.iter().map(|layer| layer.outputs as u64);
     widths
-        .fold((facts.features as u64).saturating_add(facts.targets as u64), u64::saturating_add)
+        .fold((facts.features as u64).saturating_add(facts.target_width() as u64), u64::saturating_add)
         .saturating_mul(rows)
 }

@@ -81,7 +81,7 @@ impl ReadCost {
         // A chunk's rows are written in random order: their cache lines are read and written; those of
         // targets only read.
         let lines = |numbers: usize| (64 + 4 * numbers) as f64;
-        let moved = 2.0 * lines(facts.features) + lines(facts.targets);
+        let moved = 2.0 * lines(facts.features) + lines(facts.target_width());
         let placed_s = if shuffle && chunks.is_some() { moved / rates.memory_bytes_per_s } else { 0.0 };
         Some(Self { in_step: chunks.is_none(), serial_s: length.batch as f64 * (row_s + placed_s) })
     }

@@ -14,6 +14,7 @@ pub fn facts(train_rows: usize, features: usize, in_file: bool) -> DatasetInfo {
         validation_rows: 0,
         features,
         targets: 1,
+        weighted: false,
         classes: None,
         target_spread: None,
         file_row_bytes,

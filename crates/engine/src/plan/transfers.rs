@@ -85,7 +85,7 @@ fn to_devices(trial: &Trial, length: &RunLength) -> Vec<Movement> {
     // The first device keeps the log, and the final parameters are read from it.
     let first = if matches!(trial.devices.used.first(), Some(DeviceId::Rank(_))) { 0 } else { 1 };
     let each = |bytes: u64| devices.saturating_mul(bytes);
-    let row_bytes = (trial.facts.features + trial.facts.targets) as u64 * NUMBER;
+    let row_bytes = (trial.facts.features + trial.facts.target_width()) as u64 * NUMBER;
     let (epochs, passes) = (length.epochs(), length.validations);
     let steps = trial.steps;
     let (train_rows, validation_rows) = (trial.facts.train_rows as u64, trial.facts.validation_rows as u64);

@@ -199,8 +199,6 @@ pub(super) fn has_large_product(programs: &Programs) -> bool {
 pub(super) fn target_names(spec: &Spec, facts: DatasetInfo) -> Vec<String> {
     match (facts.targets, spec.data.source.table()) {
         (0 | 1, _) => Vec::new(),
-        // A class and its weight are one target.
-        _ if facts.classes.is_some() => Vec::new(),
         (_, Some((_, csv))) => csv.target.clone(),
         (targets, None) => (0..targets).map(|target| target.to_string()).collect(),
     }

@@ -1,13 +1,19 @@
-//! With class weights: what the losses of a step's rows are multiplied by, so that their mean over rows is the mean weighted by
-//! class. It depends on which rows the batch has, on all devices together, so the host computes it, in f64.
+//! With weights of rows or classes: what the losses of a step's rows are multiplied by, so that their mean over rows is the
+//! weighted mean. It depends on which rows the batch has, on all devices together, so the host computes it, in f64.
 
 use std::{io, sync::Arc};
 
-use crate::{data::epoch_order, device::make_room, op::Hyper, plan::Trial};
+use crate::{
+    data::{Dataset, epoch_order},
+    device::make_room,
+    op::Hyper,
+    plan::Trial,
+};
 
 pub(super) struct BatchWeights {
-    /// `[rows, 2]`: the class of each training row, and its weight.
+    /// `[rows, width]`: the targets of each training row, and last its weight.
     targets: Arc<Vec<f32>>,
+    width: usize,
     batch: usize,
     /// What draws the orders, if rows are shuffled.
     seed: Option<u64>,
@@ -18,11 +24,11 @@ pub(super) struct BatchWeights {
 }
 
 impl BatchWeights {
-    /// `None` if classes have no weights.
-    pub fn new(trial: &Trial, targets: &Arc<Vec<f32>>) -> Option<Self> {
-        trial.spec.model.class_weights.as_ref()?;
-        Some(Self {
-            targets: Arc::clone(targets),
+    /// `None` without weights.
+    pub fn new(trial: &Trial, dataset: &Dataset) -> Option<Self> {
+        dataset.weighted.then(|| Self {
+            targets: Arc::clone(&dataset.train.targets),
+            width: dataset.target_width(),
             batch: trial.programs.train.batch,
             seed: trial.spec.data.shuffle.then(|| trial.spec.shuffle_seed()),
             order: Vec::new(),
@@ -30,24 +36,25 @@ impl BatchWeights {
         })
     }
 
-    /// Sets `loss_scale` of the steps from `step` on, counted from 0.
+    /// Sets `loss_scale` of the steps from `step` on, counted from 0. It is 0 where the weights of a batch add up to 0: its loss
+    /// and gradient are 0 then.
     ///
     /// # Errors
     /// Memory does not hold the order of an epoch.
     pub fn fill(&mut self, step: u64, hyper: &mut [Hyper]) -> io::Result<()> {
-        let rows = self.targets.len() / 2;
+        let rows = self.targets.len() / self.width;
         let per_epoch = rows.div_ceil(self.batch) as u64;
         for (step, hyper) in (step..).zip(hyper) {
             self.begin(step / per_epoch + 1, rows)?;
             let first = (step % per_epoch) as usize * self.batch;
             let positions = first..rows.min(first + self.batch);
             let count = positions.len();
-            let weight = |row: usize| f64::from(self.targets[2 * row + 1]);
+            let weight = |row: usize| f64::from(self.targets[(row + 1) * self.width - 1]);
             let sum: f64 = match self.seed {
                 Some(_) => self.order[positions].iter().map(|row| weight(*row as usize)).sum(),
                 None => positions.map(weight).sum(),
             };
-            hyper.loss_scale = (count as f64 / sum) as f32;
+            hyper.loss_scale = if sum > 0.0 { (count as f64 / sum) as f32 } else { 0.0 };
         }
         Ok(())
     }

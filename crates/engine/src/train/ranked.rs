@@ -19,13 +19,13 @@ impl Ranked {
         Self { classes, outputs: Vec::new(), labels: Vec::new(), is_full: false }
     }
 
-    pub fn add(&mut self, outputs: &[f32], labels: &[f32]) {
+    pub fn add(&mut self, outputs: &[f32], labels: impl Iterator<Item = f32>) {
         self.is_full |= self.outputs.len() + outputs.len() > MOST_RANKED;
         if self.is_full {
             (self.outputs, self.labels) = (Vec::new(), Vec::new());
         } else {
             self.outputs.extend_from_slice(outputs);
-            self.labels.extend_from_slice(labels);
+            self.labels.extend(labels);
         }
     }
 

@@ -1,6 +1,6 @@
 //! Metrics computed from predictions alone, as scikit-learn defines them. For regressions: in the units of
-//! the training file, averaged over the targets. For classifications: averaged over the classes that occur
-//! (`macro`).
+//! the training file, averaged over the targets, and weighted as by `sample_weight` if rows have weights. For
+//! classifications: averaged over the classes that occur (`macro`); rows count equally.
 
 use super::ranked::Ranked;
 use crate::{data::Scale, event::Confusion, spec::Metric};
@@ -15,7 +15,9 @@ pub enum Scores {
 /// The errors of one target, and the spread of its true values.
 pub struct Errors {
     scale: Scale,
-    rows: f64,
+    rows: usize,
+    /// The sum of the rows' weights; their number if rows have none.
+    weight: f64,
     absolute: f64,
     squared: f64,
     mean: f64,
@@ -47,24 +49,30 @@ impl Scores {
     }
 
     /// Adds rows. `predictions` is `[rows, outputs]`; `targets` is `[rows, outputs]` numbers or `[rows]`
-    /// classes.
+    /// classes, each row perhaps followed by its weight.
     pub fn add(&mut self, predictions: &[f32], targets: &[f32]) {
+        let outputs = match self {
+            Self::Numbers(errors) => errors.len(),
+            Self::Classes(all) => all.classes,
+        };
+        let width = targets.len() / (predictions.len() / outputs).max(1);
+        let rows = predictions.chunks_exact(outputs).zip(targets.chunks_exact(width.max(1)));
         match self {
             Self::Numbers(errors) => {
-                let pairs = predictions.chunks_exact(errors.len()).zip(targets.chunks_exact(errors.len()));
-                for (predicted, actual) in pairs {
+                for (predicted, actual) in rows {
+                    let weight = actual.get(outputs).map_or(1.0, |weight| (*weight).into());
                     for ((errors, predicted), actual) in errors.iter_mut().zip(predicted).zip(actual) {
-                        errors.add((*predicted).into(), (*actual).into());
+                        errors.add((*predicted).into(), (*actual).into(), weight);
                     }
                 }
             }
             Self::Classes(all) => {
                 all.has_nan |= predictions.iter().any(|y| y.is_nan());
-                for (outputs, actual) in predictions.chunks_exact(all.classes).zip(targets) {
-                    all.counts[*actual as usize * all.classes + largest(outputs)] += 1;
+                for (outputs, actual) in rows {
+                    all.counts[actual[0] as usize * all.classes + largest(outputs)] += 1;
                 }
                 if let Some(ranked) = &mut all.ranked {
-                    ranked.add(predictions, targets);
+                    ranked.add(predictions, targets.iter().step_by(width).copied());
                 }
             }
         }
@@ -107,25 +115,30 @@ impl Scores {
 
 impl Errors {
     fn new(scale: Scale) -> Self {
-        Self { scale, rows: 0.0, absolute: 0.0, squared: 0.0, mean: 0.0, spread: 0.0 }
+        Self { scale, rows: 0, weight: 0.0, absolute: 0.0, squared: 0.0, mean: 0.0, spread: 0.0 }
     }
 
-    fn add(&mut self, predicted: f64, actual: f64) {
+    fn add(&mut self, predicted: f64, actual: f64, weight: f64) {
+        self.rows += 1;
+        if weight == 0.0 {
+            return;
+        }
         let [predicted, actual] = [predicted, actual].map(|value| self.scale.original(value));
         let error = predicted - actual;
-        (self.absolute, self.squared) = (self.absolute + error.abs(), self.squared + error * error);
+        self.absolute += weight * error.abs();
+        self.squared += weight * (error * error);
         // Welford's algorithm stays accurate where values are large and their spread is small.
-        self.rows += 1.0;
+        self.weight += weight;
         let from_mean = actual - self.mean;
-        self.mean += from_mean / self.rows;
-        self.spread += from_mean * (actual - self.mean);
+        self.mean += from_mean * weight / self.weight;
+        self.spread += weight * (from_mean * (actual - self.mean));
     }
 
     /// The metric of this target alone.
     pub fn value(&self, metric: Metric) -> Option<f64> {
         match metric {
-            Metric::Mae => Some(self.absolute / self.rows),
-            Metric::Rmse => Some((self.squared / self.rows).sqrt()),
+            Metric::Mae => Some(self.absolute / self.weight),
+            Metric::Rmse => Some((self.squared / self.weight).sqrt()),
             Metric::R2 => Some(self.r2()),
             _ => None,
         }
@@ -134,7 +147,7 @@ impl Errors {
     /// If all true values are equal: 1 if every prediction is exact, else 0.
     fn r2(&self) -> f64 {
         match (self.squared > 0.0, self.spread > 0.0) {
-            _ if self.rows < 2.0 || self.squared.is_nan() => f64::NAN,
+            _ if self.rows < 2 || self.squared.is_nan() => f64::NAN,
             (_, true) => 1.0 - self.squared / self.spread,
             (is_wrong, false) => f64::from(u8::from(!is_wrong)),
         }

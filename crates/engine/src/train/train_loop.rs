@@ -196,7 +196,7 @@ impl<'a> TrainLoop<'a> {
             stop,
             outbox: Outbox::new(emit),
             lr_scheduler: LrScheduler::new(&optimizer, &schedule),
-            batch_weights: BatchWeights::new(trial, &dataset.train.targets),
+            batch_weights: BatchWeights::new(trial, dataset),
             metric_buffer: MetricBuffer::new(logging, &trial.programs.layout),
             validated: Validated::new(&trial.spec.trainer),
             at,
@@ -362,7 +362,7 @@ impl<'a> TrainLoop<'a> {
                     _ => (self.trial.programs.train.batch, chunks.train, train),
                 };
                 let facts = self.trial.facts;
-                let (features, targets) = (facts.features, facts.targets);
+                let (features, targets) = (facts.features, facts.target_width());
                 let (world_size, readers) = (self.group.size(), self.trial.readers);
                 let shuffles = work == PassKind::Train && self.trial.spec.data.shuffle;
                 let shuffle = shuffles.then(|| self.trial.spec.shuffle_seed());

@@ -13,6 +13,7 @@ use super::{
     train_loop::{Halt, Source, TrainLoop},
 };
 use crate::{
+    data::sum_of_weights,
     device::{Block, PassKind, Purpose},
     event::{Event, Level, Status, ValidationRow},
     program::{Accumulator, Phase},
@@ -74,8 +75,9 @@ impl TrainLoop<'_> {
             return self.check();
         }
         let classifies = self.trial.spec.model.loss.classifies();
+        let widths = [self.dataset.targets, self.dataset.target_width()];
         let part = self.dataset.validation.as_ref();
-        let weight = part.map_or(0.0, |part| part.weight(self.dataset.targets, classifies));
+        let weight = part.map_or(0.0, |part| sum_of_weights(&part.targets, widths));
         let row = ValidationRow {
             step: self.at.step,
             epoch: self.at.epoch,
@@ -127,12 +129,8 @@ impl TrainLoop<'_> {
         let first =
             self.trial.ranks().map(|programs| programs.layout.prediction.unwrap_or_default()).collect();
         let predictions = self.group.read_rows(Purpose::Validation, first, rows.len())?;
-        let targets = self.dataset.targets;
-        let own = &part.targets[rows.start * targets..rows.end * targets];
-        match self.trial.spec.model.class_weights {
-            Some(_) => scores.add(&predictions, &own.iter().step_by(targets).copied().collect::<Vec<_>>()),
-            None => scores.add(&predictions, own),
-        }
+        let width = self.dataset.target_width();
+        scores.add(&predictions, &part.targets[rows.start * width..rows.end * width]);
         Ok(())
     }
 

@@ -6,7 +6,7 @@ use std::{
     sync::Arc,
 };
 
-use crate::{data::Dataset, plan::DatasetInfo};
+use crate::data::Dataset;
 
 /// Maximum number of large data sets in memory. Trials share a data set if everything that determines it is equal.
 const MOST: usize = 2;
@@ -95,7 +95,7 @@ impl KeptDatasets {
 
 /// Bytes of a data set in memory; 0 for one in its file.
 fn bytes(dataset: &Dataset) -> u64 {
-    let DatasetInfo { train_rows, validation_rows, features, targets, .. } = dataset.facts();
-    let bytes = 4 * (train_rows + validation_rows) * (features + targets);
+    let facts = dataset.facts();
+    let bytes = 4 * (facts.train_rows + facts.validation_rows) * (facts.features + facts.target_width());
     if dataset.train.in_memory() { bytes as u64 } else { 0 }
 }

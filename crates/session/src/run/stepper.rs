@@ -40,7 +40,7 @@ impl Stepper {
         let rows = whole.min(numbers / facts.features.max(1)).max(batch * steps);
         // Not zero: zeros that were never written all map to one page of physical memory.
         executor.bind(layout.train_features, &Arc::new(vec![0.5; rows * facts.features]))?;
-        executor.bind(layout.train_targets, &Arc::new(vec![0.0; rows * facts.targets]))?;
+        executor.bind(layout.train_targets, &Arc::new(vec![0.0; rows * facts.target_width()]))?;
         let mut order: Vec<u32> = Vec::new();
         epoch_order(trial.spec.shuffle_seed(), 1, rows as u32, &mut order);
         executor.bind_order(&Arc::new(order))?;

@@ -25,6 +25,8 @@ pub(super) struct Columns {
     pub(super) categorical: Vec<usize>,
     /// The column that says which rows stay together.
     pub(super) group: Option<usize>,
+    /// The column that says how much each row counts.
+    pub(super) weight: Option<usize>,
     /// Columns whose cells are kept as they are.
     pub(super) kept: Vec<usize>,
     /// Whether the rows are for a trained model, so messages must not suggest changing the spec.
@@ -46,7 +48,7 @@ impl Columns {
             search.check_duplicates(&spec.ignore);
         }
         let mut list = |names: &[String], key: &str| -> Vec<usize> {
-            let is_one = key == "group" || (key == "target" && names.len() == 1);
+            let is_one = matches!(key, "group" | "weight") || (key == "target" && names.len() == 1);
             let keyed =
                 |index| if is_one { format!("data.csv.{key}") } else { format!("data.csv.{key}.{index}") };
             let keys = (0..).map(keyed);
@@ -56,6 +58,7 @@ impl Columns {
         let categorical = list(&spec.categorical, "categorical");
         list(&spec.ignore, "ignore");
         let group = list(spec.group.as_slice(), "group").first().copied();
+        let weight = list(spec.weight.as_slice(), "weight").first().copied();
         let numeric = match &spec.features {
             Some(features) => list(features, "features"),
             None => (0..names.len()).filter(|&column| search.used[column].is_none()).collect(),
@@ -68,28 +71,31 @@ impl Columns {
             problems.push(Problem::at_key("data.csv.target", message).hint(separator_hint(text, &names)));
         }
         if problems.is_empty() {
-            Ok(Self { names, targets, numeric, categorical, group, kept: Vec::new(), is_trained: false })
+            let (kept, is_trained) = (Vec::new(), false);
+            Ok(Self { names, targets, numeric, categorical, group, weight, kept, is_trained })
         } else {
             Err(problems)
         }
     }
 
-    /// The columns that a model was trained on.
-    pub(super) fn from_stored(features: &[StoredColumn], targets: &[&str]) -> Self {
+    /// The columns that a model was trained on, and that of the rows' weights.
+    pub(super) fn from_stored(features: &[StoredColumn], targets: &[&str], weight: Option<&str>) -> Self {
         let of_kind = |kind| (0..features.len()).filter(|&column| features[column].kind == kind).collect();
         let names = features.iter().map(|feature| feature.name.as_str()).chain(targets.iter().copied());
+        let names = names.chain(weight);
         Self {
             names: names.map(str::to_owned).collect(),
             targets: (features.len()..features.len() + targets.len()).collect(),
             numeric: of_kind(ColumnKind::Numeric),
             categorical: of_kind(ColumnKind::Categorical),
             group: None,
+            weight: weight.map(|_| features.len() + targets.len()),
             kept: Vec::new(),
             is_trained: true,
         }
     }
 
-    /// Finds the same columns in another file, in any order.
+    /// Finds the same columns in another file, in any order. Rows for a trained model may have no weights.
     pub(super) fn in_other(&self, spec: &Csv, text: &Text) -> Result<Self, Vec<Problem>> {
         let names = names(spec, text)?;
         if let Some(other) = other_separator(text, &names).filter(|_| self.names.len() > 1) {
@@ -118,9 +124,11 @@ impl Columns {
         let targets: Vec<_> = self.targets.iter().map(|&column| find(column)).collect();
         let numeric: Vec<_> = self.numeric.iter().map(|&column| find(column)).collect();
         let categorical: Vec<_> = self.categorical.iter().map(|&column| find(column)).collect();
+        let is_wanted = |&column: &usize| !self.is_trained || places.contains_key(&*self.names[column]);
+        let weight = self.weight.filter(is_wanted).map(&mut find);
         let mut problems = without(text, &missing, &names);
         if self.is_trained {
-            let used = targets.iter().chain(&numeric).chain(&categorical);
+            let used = targets.iter().chain(&numeric).chain(&categorical).chain(&weight);
             let twice =
                 used.filter_map(|&column| Some((column, *places.get(names[column].as_str())?.get(1)?)));
             problems.extend(
@@ -134,6 +142,7 @@ impl Columns {
                 numeric,
                 categorical,
                 group: None,
+                weight,
                 kept: Vec::new(),
                 is_trained: self.is_trained,
             }),
@@ -170,6 +179,7 @@ impl Columns {
         let role = match column {
             _ if self.targets.contains(&column) => "the target ",
             _ if self.group == Some(column) => "the group ",
+            _ if self.weight == Some(column) => "the weight ",
             _ => "",
         };
         format!("{role}column `{}`", self.name(column))
@@ -177,7 +187,8 @@ impl Columns {
 
     /// All columns that are read.
     pub(super) fn used(&self) -> impl Iterator<Item = usize> + '_ {
-        self.numeric.iter().chain(&self.categorical).chain(&self.targets).chain(&self.group).copied()
+        let features = self.numeric.iter().chain(&self.categorical);
+        features.chain(&self.targets).chain(&self.group).chain(&self.weight).copied()
     }
 }
 

@@ -16,6 +16,8 @@ use crate::{
 const MISSING_HINT: &str =
     "fill it in, or leave its row out; a model trained with `data.csv.missing = \"mean\"` fills such cells";
 
+const WEIGHT_HINT: &str = "a weight is a number of 0 or more: how much the row counts";
+
 /// What is wrong with a cell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Kind {
@@ -23,6 +25,8 @@ pub(super) enum Kind {
     Text,
     Infinite,
     TooLarge,
+    /// Of a weight.
+    Negative,
 }
 
 /// Up to this many similar errors of a column are listed; if there are more, only the first and their number.
@@ -131,15 +135,21 @@ impl<'a> Faults<'a> {
         let Sighting { record, found } = sighting;
         let name = self.columns.name(column);
         let is_target = self.columns.targets.contains(&column);
+        let is_weight = self.columns.weight == Some(column);
         let is_trained = self.columns.is_trained;
         let whose = self.columns.described(column);
         let at = |message: String| Problem::new(self.text.cell(*record, column), message);
         match kind {
             Kind::Missing if is_trained && is_target => at(format!("missing cell in {whose}"))
                 .hint("`evaluate` compares with the target: leave such rows out"),
-            Kind::Missing if self.columns.group == Some(column) => at(format!("missing cell in {whose}")).hint(
-                "`data.csv.missing = \"mean\"` and `\"drop\"` leave such rows out; a group is never filled",
-            ),
+            Kind::Missing if is_trained && is_weight => at(format!("missing cell in {whose}"))
+                .hint("`evaluate` counts each row by its weight: leave such rows out"),
+            Kind::Missing if is_weight || self.columns.group == Some(column) => {
+                let what = if is_weight { "weight" } else { "group" };
+                at(format!("missing cell in {whose}")).hint(format!(
+                    "`data.csv.missing = \"mean\"` and `\"drop\"` leave such rows out; a {what} is never filled"
+                ))
+            }
             Kind::Missing if is_trained => at(format!("missing cell in {whose}")).hint(MISSING_HINT),
             Kind::Missing if is_target => at(format!("missing cell in {whose}")).hint(
                 "`data.csv.missing = \"mean\"` and `\"drop\"` leave such rows out; a target is never filled",
@@ -148,10 +158,13 @@ impl<'a> Faults<'a> {
                 .hint("`data.csv.missing = \"mean\"` fills such cells, `\"drop\"` leaves their rows out"),
             Kind::Infinite => at(format!("`{found}` in {whose} is not a finite number")),
             Kind::TooLarge => at(format!("`{found}` in {whose} is too large for f32")),
+            Kind::Negative => at(format!("`{found}` in {whose} is negative")).hint(WEIGHT_HINT),
             Kind::Text => {
                 let out = format!("add `{name}` to `data.csv.categorical` (one-hot) or to `data.csv.ignore`");
                 let hint = if let Some(hint) = self.mark_hint(found) {
                     hint.into()
+                } else if is_weight {
+                    WEIGHT_HINT.into()
                 } else if is_trained {
                     "the model was trained on numbers here: correct the cell".into()
                 } else if is_target {

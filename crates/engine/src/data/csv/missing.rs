@@ -37,12 +37,13 @@ impl MissingCells {
         Self { longest, numbers: numbers.collect(), words, decimal, rule }
     }
 
-    /// Whether a row is left out: with any missing cell, or where cells are filled, without a target or a group.
+    /// Whether a row is left out: with any missing cell, or where cells are filled, without a target, a group or a weight.
     pub(super) fn drops<'a>(&self, columns: &Columns, cell: impl Fn(usize) -> &'a str) -> bool {
         match self.rule {
             Missing::Error => false,
             Missing::Mean => {
-                columns.targets.iter().chain(&columns.group).any(|&column| self.has(cell(column)))
+                let never_filled = columns.targets.iter().chain(&columns.group).chain(&columns.weight);
+                never_filled.into_iter().any(|&column| self.has(cell(column)))
             }
             Missing::Drop => columns.used().any(|column| self.has(cell(column))),
         }

@@ -5,7 +5,8 @@
 //! - Numeric features come first, in the order of the spec or the file; then each categorical column,
 //!   one-hot. Only numeric features are standardized.
 //! - A missing target is an error, or its row is dropped, also where features are filled; it is never filled.
-//! - A column of groups only says which rows stay together in a split; a row without a group is treated like one without a target.
+//! - A column of groups only says which rows stay together in a split, one of weights how much each row counts. A row without its
+//!   group or weight is treated like one without a target.
 //! - Classes are the sorted distinct integers or words of the target column.
 //! - Categories and classes are those of the training file; a validation file may not contain new ones.
 
@@ -40,7 +41,11 @@ use self::{
     target::TargetFit,
     text::Text,
 };
-use super::{Dataset, Part, Task, division::Division, split::Split};
+use super::{
+    Dataset, Part, Task,
+    division::Division,
+    split::{RowUse, Split},
+};
 use crate::{
     spec::{Csv, Missing, Problem},
     units,
@@ -80,6 +85,7 @@ impl Tables {
                         || is_in(&spec.categorical)
                         || is_in(&spec.target)
                         || is_in(spec.group.as_slice())
+                        || is_in(spec.weight.as_slice())
                 }
             }
         };
@@ -136,11 +142,12 @@ impl Tables {
         let target = TargetFit::new(spec, table, &split)?;
         let (train_x, rest_x) = split.apply(features.apply(table, None)?, features.width());
         let targets = spec.target.len();
-        let (train_y, rest_y) = split.apply(target.apply(table)?, targets);
+        let weighted = columns.weight.is_some();
+        let (train_y, rest_y) = split.apply(target.apply(table)?, targets + usize::from(weighted));
 
         let grouped = groups.and_then(|(name, _)| split.group_note(&name));
         let notes = left_out(columns).into_iter().chain(split.notes()).chain(grouped);
-        let notes = notes.chain(dropped(spec, table, ""));
+        let notes = notes.chain(dropped(spec, table, "")).chain(weights(table, &split));
         let mut notes: Vec<String> = notes.chain(features.notes(columns)).collect();
         let mut warnings = Vec::from_iter(constant(columns, &train_x, features.width()));
         warnings.extend(outliers.iter().cloned());
@@ -166,6 +173,7 @@ impl Tables {
             notes,
             warnings: warnings.into(),
             apart: split.apart(table.numbers()),
+            weighted,
             ..Dataset::new(train, validation, features.width(), targets)
         })
     }
@@ -202,10 +210,38 @@ fn fitting(words: &[String]) -> String {
 fn dropped(spec: &Csv, table: &Table, which: &str) -> Option<String> {
     let count = table.dropped.len();
     let rows = if count == 1 { "row" } else { "rows" };
-    let why = match (spec.missing, &spec.group) {
-        (Missing::Mean, Some(_)) => "without a target or a group",
-        (Missing::Mean, None) => "without a target",
-        _ => "with missing cells",
+    let why = match spec.missing {
+        Missing::Mean => format!("without {}", never_filled(spec)),
+        _ => "with missing cells".to_owned(),
     };
     (count > 0).then(|| format!("dropped {count} {rows}{which} {why}"))
+}
+
+/// What a row must have where other cells are filled.
+fn never_filled(spec: &Csv) -> &'static str {
+    match (&spec.group, &spec.weight) {
+        (None, None) => "a target",
+        (Some(_), None) => "a target or a group",
+        (None, Some(_)) => "a target or a weight",
+        (Some(_), Some(_)) => "a target, a group or a weight",
+    }
+}
+
+/// How unequal the weights of the training rows are: that many rows of equal weights have means of the same variance (Kish,
+/// Survey Sampling, 1965).
+fn weights(table: &Table, split: &Split) -> Option<String> {
+    let name = table.columns.name(table.columns.weight?);
+    let all = table.weights.as_ref()?;
+    let of = split.rows_of(RowUse::Train).map(|row| all[row]);
+    let (sum, squares) =
+        of.fold((0.0, 0.0), |(sum, squares), weight| (sum + weight, squares + weight * weight));
+    let rows = units::counted(split.train_rows() as u64, "row");
+    let equal = units::number(sum * sum / squares);
+    let others = match table.target {
+        Target::Classes(_) => "; accuracy and other metrics of classes count rows equally",
+        _ => "",
+    };
+    Some(format!(
+        "`{name}` weighs the rows: the {rows} to train on count like {equal} of equal weight{others}"
+    ))
 }

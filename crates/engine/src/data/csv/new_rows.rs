@@ -84,6 +84,11 @@ impl CsvModel {
         self.target.scales()
     }
 
+    /// The column of the rows' weights.
+    pub(in crate::data) fn weight(&self) -> Option<&str> {
+        self.spec.weight.as_deref()
+    }
+
     /// Names of the target columns.
     pub(in crate::data) fn targets(&self) -> Vec<&str> {
         self.stored.target.iter().map(|target| target.name.as_str()).collect()
@@ -143,7 +148,8 @@ impl CsvRows {
         options.refuse_marks("a Parquet file")?;
         let targets = if with_targets { model.targets() } else { Vec::new() };
         let features = model.stored.features.iter().map(|feature| &feature.name);
-        let others: Vec<&String> = features.chain(&options.keep).collect();
+        let weight = model.spec.weight.iter().filter(|_| with_targets);
+        let others: Vec<&String> = features.chain(&options.keep).chain(weight).collect();
         let is_wanted =
             |name: &str, _: Option<&str>| targets.contains(&name) || others.iter().any(|own| *own == name);
         let mut parts = ParquetRows::new(&path, file, is_wanted)?;
@@ -169,9 +175,10 @@ impl CsvRows {
         (with_targets, options): (bool, &RowOptions),
         next_part: Box<dyn FnMut() -> Result<Option<Text>, Problem>>,
     ) -> Self {
-        // Groups matter in training alone.
-        let mut spec = Csv { group: None, ..model.spec.clone() };
-        spec.ignore.extend(model.spec.group.clone());
+        // Groups matter in training alone, weights where there are targets, too.
+        let weight = model.spec.weight.clone().filter(|_| with_targets);
+        let mut spec = Csv { group: None, weight, ..model.spec.clone() };
+        spec.ignore.extend(model.spec.group.iter().chain(&model.spec.weight).cloned());
         if !with_targets && spec.missing == Missing::Drop {
             spec.missing = Missing::Error;
         }
@@ -198,6 +205,12 @@ impl CsvRows {
         all.filter(|(_, count)| *count > 0).collect()
     }
 
+    /// The column of weights that the file lacks, so that every row counts as 1. `None` before the first rows.
+    pub(in crate::data) fn lacks_weights(&self) -> Option<&str> {
+        self.columns.as_ref().filter(|columns| columns.weight.is_none())?;
+        self.spec.weight.as_deref()
+    }
+
     /// The next rows; `None` at the end.
     pub(in crate::data) fn next_block(&mut self, model: &CsvModel) -> Result<Option<RowBlock>, Vec<Problem>> {
         let Some(text) = (self.next_part)()? else {
@@ -213,7 +226,8 @@ impl CsvRows {
             None => {
                 let targets = model.targets();
                 let wanted = if self.with_targets { &targets[..] } else { &[] };
-                let trained = Columns::from_stored(&model.stored.features, wanted);
+                let weight = self.spec.weight.as_deref();
+                let trained = Columns::from_stored(&model.stored.features, wanted, weight);
                 let mut columns = trained.in_other(&self.spec, &text)?;
                 columns.keep(&self.keep, &text)?;
                 let known = self.spec.ignore.iter().chain(&self.keep).map(String::as_str).chain(targets);

@@ -18,8 +18,8 @@ pub(super) struct Table {
     pub(super) text: Arc<Text>,
     pub(super) columns: Arc<Columns>,
     pub(super) rows: usize,
-    /// Rows left out because of a missing cell, by their numbers in the file: with `missing = "mean"`, those without a target or
-    /// a group.
+    /// Rows left out because of a missing cell, by their numbers in the file: with `missing = "mean"`, those without a target,
+    /// a group or a weight.
     pub(super) dropped: Vec<u32>,
     /// One per numeric feature; NaN where a cell is missing.
     pub(super) numeric: Vec<Vec<f64>>,
@@ -28,6 +28,8 @@ pub(super) struct Table {
     pub(super) target: Target,
     /// Which rows stay together; empty without a column of groups.
     pub(super) group: Words,
+    /// How much each row counts, if the spec names a column of weights.
+    pub(super) weights: Option<Vec<f64>>,
     /// `[rows, kept]`: the cells of columns that are kept.
     pub(super) kept: Vec<String>,
     /// How its cells are read.
@@ -155,6 +157,7 @@ impl Table {
                 Task::Classification => Target::Classes(Words::default()),
             },
             group: Words::default(),
+            weights: spec.weight.as_ref().map(|_| Vec::new()),
             kept: Vec::new(),
             missing: MissingCells::new(spec),
         };
@@ -185,7 +188,7 @@ impl Table {
     /// Drops what only reading needs: the text, without which problems have no lines, and room for more rows.
     pub(super) fn shrink(&mut self) {
         self.text = Arc::new(self.text.without_body());
-        self.numeric.iter_mut().for_each(Vec::shrink_to_fit);
+        self.numeric.iter_mut().chain(&mut self.weights).for_each(Vec::shrink_to_fit);
         let classes = match &mut self.target {
             Target::Numbers(values) => {
                 values.shrink_to_fit();
@@ -199,7 +202,7 @@ impl Table {
 
     /// Bytes of its cells in memory.
     pub(super) fn bytes(&self) -> u64 {
-        let numbers: usize = self.numeric.iter().map(Vec::len).sum();
+        let numbers: usize = self.numeric.iter().chain(&self.weights).map(Vec::len).sum();
         let (targets, classes) = match &self.target {
             Target::Numbers(values) => (values.len(), 0),
             Target::Classes(words) => (0, words.bytes()),
@@ -207,6 +210,13 @@ impl Table {
         };
         let words: usize = self.categorical.iter().chain([&self.group]).map(Words::bytes).sum();
         (size_of::<f64>() * (numbers + targets) + words + classes) as u64
+    }
+
+    /// `targets`, those of each row followed by its weight where rows have weights.
+    pub(super) fn with_weights(&self, targets: Vec<f32>) -> Vec<f32> {
+        let Some(weights) = &self.weights else { return targets };
+        let rows = targets.chunks_exact(self.columns.targets.len()).zip(weights);
+        rows.flat_map(|(row, weight)| row.iter().copied().chain([*weight as f32])).collect()
     }
 
     /// The number of each row in the file, counted from 0 after the header.
@@ -261,6 +271,15 @@ impl Table {
                 cell => self.group.push(cell, start),
             }
         }
+        if let Some(weights) = &mut self.weights {
+            let weight = columns.weight.map(|column| (column, missing.number(cell(column))));
+            match weight {
+                Some((column, Err(kind))) => faults.cell(start, column, kind, cell(column)),
+                Some((column, Ok(..0.0))) => faults.cell(start, column, Kind::Negative, cell(column)),
+                Some((_, Ok(weight))) => weights.push(weight),
+                None => weights.push(1.0),
+            }
+        }
         for &target in &columns.targets {
             let cell = cell(target);
             // Targets are never filled: the model would learn made-up values.
@@ -286,8 +305,7 @@ pub(super) fn no_rows(path: &Path, spec: &Csv, dropped: usize) -> Problem {
         return file::problem(path, "a header and no rows");
     }
     if spec.missing == Missing::Mean {
-        let what = if spec.group.is_some() { "the target or the group" } else { "the target" };
-        return file::problem(path, format!("all {dropped} rows lack {what}"));
+        return file::problem(path, format!("all {dropped} rows lack {}", super::never_filled(spec)));
     }
     file::problem(path, format!("all {dropped} rows have missing cells"))
         .hint("`data.csv.missing = \"mean\"` fills them, `data.csv.ignore` leaves columns out")

@@ -72,7 +72,7 @@ impl TargetFit {
         }
     }
 
-    /// Targets of all rows.
+    /// Targets of all rows, those of each followed by its weight where rows have weights.
     ///
     /// # Errors
     /// Classes that are not in the training file, and numbers that are not finite after scaling.
@@ -87,7 +87,7 @@ impl TargetFit {
                     Some(bad) => {
                         Err(table.too_large(columns.targets[bad % scales.len()], values[bad]).into())
                     }
-                    None => Ok(scaled),
+                    None => Ok(table.with_weights(scaled)),
                 };
             }
             (_, Target::Classes(words)) => words,
@@ -95,7 +95,7 @@ impl TargetFit {
         };
         let place = (&**text, &**columns, columns.targets.first().copied().unwrap_or_default());
         let classes = words.find_all(place, "class", || self.known(), |word| self.class(word))?;
-        Ok(words.codes.iter().map(|&code| classes[code as usize] as f32).collect())
+        Ok(table.with_weights(words.codes.iter().map(|&code| classes[code as usize] as f32).collect()))
     }
 
     fn class(&self, word: &str) -> Option<usize> {

@@ -70,7 +70,7 @@ impl Builder<'_> {
         let hits = (kind.classifies() && (!learn || self.o.metrics.contains(&Metric::Accuracy)))
             .then(|| self.l.rows_of("hits", 1));
         let gradient = learn.then(|| self.l.rows_of("prediction_gradient", width));
-        let weighted = kind.classifies() && self.o.targets == 2;
+        let weighted = self.o.targets > if kind.classifies() { 1 } else { width };
         let first = self.l.first;
         let loss = Loss {
             kind,

@@ -23,7 +23,7 @@ pub struct Options<'a> {
     pub layers: &'a [Layer],
     pub loss: Loss,
     pub features: usize,
-    /// Width of a row of targets: 1 for a class index, 2 for a class index and its weight.
+    /// Width of a row of targets: 1 for a class index, else the number of targets; 1 more if the row's weight follows them.
     pub targets: usize,
     pub rule: UpdateRule,
     /// Largest gradient norm, if gradients are clipped.

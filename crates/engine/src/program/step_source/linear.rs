@@ -45,7 +45,9 @@ impl<'a> Parts<'a> {
                     parts.linear.is_none().then_some(())?;
                     parts.linear = Some(op);
                 }
-                Op::Loss(op @ Loss { width: 1, hits: None, .. }) if !op.kind.classifies() => {
+                Op::Loss(op @ Loss { width: 1, weighted: false, hits: None, .. })
+                    if !op.kind.classifies() =>
+                {
                     parts.loss = Some(op);
                 }
                 Op::Mean(mean) => {
