@@ -83,11 +83,13 @@ fn a_key_that_is_not_there_to_be_deleted_is_told() {
       = hint: such as `delete = ["schedule"]`
     "#);
     insta::assert_snapshot!(folder.read("alone.toml", &[]).unwrap_err(), @r#"
-    error: `delete`: expected it beside `extends` in a spec file; on the command line `~KEY` deletes a key, found an array
-     --> alone.toml:1:10
+    error: `delete` needs `extends` beside it
+     --> alone.toml:1:1
       |
     1 | delete = ['seed']
-      |          ^^^^^^^^ keys of the spec that this file extends, which are deleted before its own take their places; an index is the position in the list of that spec
+      | ^^^^^^
+      |
+      = hint: it deletes keys of the spec that this file extends; on the command line `~KEY` deletes a key
     "#);
 }
 
@@ -98,6 +100,7 @@ fn lists_that_delete_nothing_and_keys_out_of_place_are_told() {
         ("twice.toml", "extends = 'base.toml'\ndelete = ['optimizer.sgd', 'optimizer.sgd.lr']\n"),
         ("empty.toml", "extends = 'base.toml'\ndelete = []\n"),
         ("within.toml", "[trainer]\nextends = 'base.toml'\n"),
+        ("below.toml", "extends = 'base.toml'\n[trainer]\ndelete = ['seed']\n"),
         ("lost.toml", "extends = 'none.toml'\nseed = 3\n"),
     ]);
     insta::assert_snapshot!(folder.read("twice.toml", &["optimizer.adam={lr=1}"]).unwrap_err(), @r#"
@@ -127,6 +130,11 @@ fn lists_that_delete_nothing_and_keys_out_of_place_are_told() {
       |
       = hint: write it before the first table
     "#);
+    let said = folder.read("below.toml", &[]).unwrap_err();
+    assert!(
+        said.starts_with("error: `delete` is a key of the spec, not of `trainer`\n --> below.toml:3:1\n"),
+        "{said}"
+    );
     let keys = super::written(&folder.0.path().join("lost.toml")).unwrap();
     assert_eq!(keys.keys().collect::<Vec<_>>(), ["seed"]);
 }
@@ -289,4 +297,34 @@ fn indexes_are_those_of_the_spec_that_is_changed() {
     let axes =
         axes("own.toml", &["model.layers.2.linear.bias=true", "model.layers.0.linear.bias=true,false"]);
     assert_eq!(axes, ["model.layers.0.linear.bias"]);
+}
+
+/// An exclusion or a condition that names an axis which was deleted is told with the way out, where the axis was deleted.
+#[test]
+fn what_names_a_deleted_axis_can_be_deleted() {
+    let base = format!(
+        "{BASE}[sweep]\ngrid = {{ seed = [1, 2], \"optimizer.sgd.lr\" = [1, 2], \"data.batch_size\" = [4, 8] }}\n\
+         exclude = [{{ \"optimizer.sgd.lr\" = 1 }}]\nwhen = {{ \"data.batch_size\" = {{ seed = 1 }} }}\n"
+    );
+    let own = |more: &str| format!("extends = 'base.toml'\nname = 'base'\ndelete = [{more}]\n");
+    let folder = Folder::new(&[
+        ("base.toml", &base),
+        ("lr.toml", &own("'optimizer.sgd.lr', 'model.init'")),
+        ("seed.toml", &own("'seed'")),
+        ("both.toml", &own("'sweep.grid.seed', 'sweep.when'")),
+    ]);
+    let ways = [
+        (folder.read("lr.toml", &[]), "`delete = ['sweep.exclude']`", "exclude"),
+        (folder.read("seed.toml", &[]), "`delete = ['sweep.when']`", "when"),
+        (folder.read("base.toml", &["~sweep.grid.seed"]), "`~sweep.when`", "when"),
+    ];
+    for (said, way, key) in ways {
+        let said = said.unwrap_err();
+        assert!(said.contains(&format!("{way} deletes all of these tables\n")), "{key}: {said}");
+    }
+    folder.assert_same("base.toml", "both.toml", &["~sweep.grid.seed", "~sweep.when"]);
+    // The condition of an axis ends with it.
+    for word in ["~data.batch_size", "~sweep.grid.'data.batch_size'", "~sweep.grid.data.batch_size"] {
+        assert_eq!(folder.loaded("base.toml", &[word, "~sweep.exclude"]).count(), 4, "{word}");
+    }
 }
