@@ -204,6 +204,13 @@ fn decimals_after_a_comma() {
     fs::write(place.path().join("bare.csv"), bare).unwrap();
     let draft = place.runner(&["new", "csv", "--from", "bare.csv"]).stdout;
     assert!(draft.contains(&format!("\n# numbers: \"0\", \"1\"\n{lines}")), "{draft}");
+    // With words or dates, too: of as many numbers those count whose neighbours have no other separator in them.
+    for line in ["p;A;Y", "2024-01-01;A;Y", "A;p;Y"] {
+        let line = |n| line.replace('A', &row(n, ",")[0]).replace('Y', &row(n, ",")[2]) + "\n";
+        fs::write(place.path().join("bare.csv"), (0..80).map(line).collect::<String>()).unwrap();
+        let draft = place.runner(&["new", "csv", "--from", "bare.csv"]).stdout;
+        assert!(draft.contains(lines) && draft.contains("\ntarget = \"2\" "), "{draft}");
+    }
     let of_european = place.run(&["-q"]).ended_by(0);
     let predicted = |run: &str, file: &str| place.runner(&["predict", run, file]);
     let run = of_european.0.display().to_string();

@@ -359,12 +359,17 @@ fn rows_in_their_order_are_not_drawn() {
       |
       = hint: use fewer folds
 
-    error: `data.split.validation`: `data.folds` says how many rows validate
-     --> argument 4:1:23
+    error: `data.split.validation` and `data.folds` both say which rows validate
+     --> argument 4:1:12
       |
     1 | data.split.validation=0.2
-      |                       ^^^
+      |            ^^^^^^^^^^
       |
-      = hint: leave it out; `~data.split.validation` deletes that of a file
+     ::: argument 2:1:6
+      |
+    1 | data.folds=5
+      |      ----- the other is here
+      |
+      = hint: leave one of the two arguments out
     "#);
 }

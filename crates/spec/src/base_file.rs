@@ -18,7 +18,7 @@ use super::{
     problem::{Location, Problem},
     reader::Fields,
     spec_text::read_text,
-    tree::{self, Span, Table, Value},
+    tree::{self, Entry, Span, Table, Value},
 };
 
 /// The key.
@@ -54,7 +54,8 @@ impl Files {
     /// # Errors
     /// The other file cannot be read, is no TOML, or extends one of `chain`.
     pub fn extend(&mut self, mut own: Table, chain: &mut Vec<PathBuf>) -> Result<Table, Vec<Problem>> {
-        let Some(entry) = own.remove(KEY) else { return refuse_within(own) };
+        refuse_out_of_place(&own)?;
+        let Some(entry) = own.remove(KEY) else { return Ok(own) };
         let deleted = own.remove(DELETE);
         let span = entry.node.span;
         let name = match &entry.node.value {
@@ -82,15 +83,21 @@ impl Files {
     }
 }
 
-/// Returns a file that extends none.
-///
-/// # Errors
-/// The key is in a table: all of the spec that was meant is missing, which is not said, too.
-fn refuse_within(own: Table) -> Result<Table, Vec<Problem>> {
-    let within = own.entries.iter().find_map(|table| Some((table, table.node.value.as_table()?.get(KEY)?)));
-    let Some((table, entry)) = within else { return Ok(own) };
-    let message = format!("`{KEY}` is a key of the spec, not of `{}`", table.key);
-    Err(Problem::new(entry.key_span.place(), message).hint("write it before the first table").into())
+/// Refuses one of the keys in a table, and `delete` alone: all of the spec that was meant is missing, which is not said, too.
+fn refuse_out_of_place(own: &Table) -> Result<(), Vec<Problem>> {
+    let within =
+        |table: &Entry, key| Some((table.key.clone(), table.node.value.as_table()?.get(key)?.key_span));
+    for key in OF_FILES {
+        if let Some((table, span)) = own.entries.iter().find_map(|table| within(table, key)) {
+            let message = format!("`{key}` is a key of the spec, not of `{table}`");
+            return Err(Problem::new(span.place(), message).hint("write it before the first table").into());
+        }
+    }
+    let alone = own.get(DELETE).filter(|_| own.get(KEY).is_none());
+    let Some(entry) = alone else { return Ok(()) };
+    let message = format!("`{DELETE}` needs `{KEY}` beside it");
+    let hint = "it deletes keys of the spec that this file extends; on the command line `~KEY` deletes a key";
+    Err(Problem::new(entry.key_span.place(), message).hint(hint).into())
 }
 
 /// The problem of a file at the key that names it.

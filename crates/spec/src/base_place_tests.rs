@@ -83,11 +83,13 @@ fn a_key_that_is_not_there_to_be_deleted_is_told() {
       = hint: such as `delete = ["schedule"]`
     "#);
     insta::assert_snapshot!(folder.read("alone.toml", &[]).unwrap_err(), @r#"
-    error: `delete`: expected it beside `extends` in a spec file; on the command line `~KEY` deletes a key, found an array
-     --> alone.toml:1:10
+    error: `delete` needs `extends` beside it
+     --> alone.toml:1:1
       |
     1 | delete = ['seed']
-      |          ^^^^^^^^ keys of the spec that this file extends, which are deleted before its own take their places; an index is the position in the list of that spec
+      | ^^^^^^
+      |
+      = hint: it deletes keys of the spec that this file extends; on the command line `~KEY` deletes a key
     "#);
 }
 
@@ -98,6 +100,7 @@ fn lists_that_delete_nothing_and_keys_out_of_place_are_told() {
         ("twice.toml", "extends = 'base.toml'\ndelete = ['optimizer.sgd', 'optimizer.sgd.lr']\n"),
         ("empty.toml", "extends = 'base.toml'\ndelete = []\n"),
         ("within.toml", "[trainer]\nextends = 'base.toml'\n"),
+        ("below.toml", "extends = 'base.toml'\n[trainer]\ndelete = ['seed']\n"),
         ("lost.toml", "extends = 'none.toml'\nseed = 3\n"),
     ]);
     insta::assert_snapshot!(folder.read("twice.toml", &["optimizer.adam={lr=1}"]).unwrap_err(), @r#"
@@ -127,73 +130,73 @@ fn lists_that_delete_nothing_and_keys_out_of_place_are_told() {
       |
       = hint: write it before the first table
     "#);
+    let said = folder.read("below.toml", &[]).unwrap_err();
+    assert!(
+        said.starts_with("error: `delete` is a key of the spec, not of `trainer`\n --> below.toml:3:1\n"),
+        "{said}"
+    );
     let keys = super::written(&folder.0.path().join("lost.toml")).unwrap();
     assert_eq!(keys.keys().collect::<Vec<_>>(), ["seed"]);
 }
 
-/// The file's way to say which rows validate takes the place of the base's.
+/// No way to say which rows validate takes the place of another: rows set aside for a test would be lost without a word.
 #[test]
-fn one_way_to_validate_takes_the_place_of_another() {
+fn two_ways_to_validate_are_refused() {
     let source = |more: &str| BASE.replace("target = \"y\"\n", &format!("target = \"y\"\n{more}"));
-    let fraction = source("validation_fraction = 0.3\n");
-    let split = source("[data.split]\nvalidation = 0.3\nseed = 1\n");
-    let folds = source("[data]\nfolds = 3\nfold = 1\n");
-    let other = source("validation_path = 'b.csv'\n");
-    for (base, own, left) in [
-        (&fraction, "[data]\nfolds = 5\nfold = 0\n", &["~data.csv.validation_fraction"][..]),
-        (&fraction, "[data.split]\nvalidation = 0.1\n", &["~data.csv.validation_fraction"]),
-        (&fraction, "data.csv.validation_path = 'b.csv'\n", &["~data.csv.validation_fraction"]),
-        (&other, "[data.csv]\nvalidation_fraction = 0.1\n", &["~data.csv.validation_path"]),
-        (&other, "[data.split]\nvalidation = 0.1\n", &["~data.csv.validation_path"]),
-        (&split, "[data.csv]\nvalidation_fraction = 0.1\n", &["~data.split"]),
-        (&split, "[data]\nfolds = 5\nfold = 0\n", &["~data.split.validation"]),
-        (&folds, "[data.split]\nvalidation = 0.1\n", &["~data.folds", "~data.fold"]),
-        (&folds, "data.csv.validation_fraction = 0.1\n", &["~data.folds", "~data.fold"]),
-    ] {
-        let own = format!("extends = 'base.toml'\nname = 'base'\n{own}");
-        let named = left.iter().map(|key| format!("'{}'", &key[1..])).collect::<Vec<_>>().join(", ");
-        let all = own.replace("name =", &format!("delete = [{named}]\nname ="));
-        let folder = Folder::new(&[("base.toml", base), ("own.toml", &own), ("all.toml", &all)]);
-        folder.assert_same("own.toml", "all.toml", &[]);
-    }
-}
-
-/// A split that has no rows validate leaves the base's fraction, and the two are refused.
-#[test]
-fn a_split_without_validation_takes_no_place() {
-    let base = BASE.replace("target = \"y\"\n", "target = \"y\"\nvalidation_fraction = 0.3\n");
-    let whole = format!("{base}[sweep.grid]\n\"data.split\" = [{{ test = 0.1 }}, {{ validation = 0.1 }}]\n");
-    let folder = Folder::new(&[
-        ("base.toml", &base),
-        ("test.toml", "extends = 'base.toml'\n[data.split]\ntest = 0.1\n"),
-        ("seed.toml", "extends = 'base.toml'\n[data.split]\nseed = 3\n"),
-        ("whole.toml", &whole),
+    let fraction = "csv.validation_fraction";
+    let split = format!("{BASE}[sweep.grid]\n\"data.split.test\" = [0.1, 0.2]\n");
+    for (base, own, keys, deleted) in [
         (
-            "tested.toml",
-            "extends = 'base.toml'\ndelete = ['data.csv.validation_fraction']\n[data.split]\nvalidation = 0.2\ntest = 0.1\n",
+            source("validation_fraction = 0.3\n"),
+            "data.folds = 5\ndata.fold = 0",
+            ["folds", fraction],
+            &[fraction][..],
         ),
-        ("top.toml", "extends = 'tested.toml'\n[data.csv]\nvalidation_fraction = 0.1\n"),
-    ]);
-    for (name, words) in [
-        ("test.toml", &[][..]),
-        ("seed.toml", &[]),
-        ("whole.toml", &[]),
-        // Rows set aside for a test are not lost, either.
-        ("top.toml", &[]),
-        ("tested.toml", &["data.csv.validation_fraction=0.1"]),
-        ("base.toml", &["data.split.test=0.1"]),
-        ("base.toml", &["data.split={test=0.1}"]),
-        ("base.toml", &["data.split={test=0.1},{test=0.2,validation=0.1}"]),
+        (source("validation_fraction = 0.3\n"), "data.split.test = 0.1", ["split", fraction], &[fraction]),
+        (
+            source("[data]\nfolds = 3\nfold = 1\n"),
+            "data.csv.validation_fraction = 0.1",
+            [fraction, "folds"],
+            &["folds", "fold"],
+        ),
+        (
+            source("[data]\nfolds = 3\nfold = 1\n"),
+            "data.split.validation = 0.1",
+            ["split.validation", "folds"],
+            &["folds", "fold"],
+        ),
+        (split, "data.csv.validation_fraction = 0.1", [fraction, "split"], &["split"]),
+        (
+            source("validation_path = 'b.csv'\n"),
+            "data.split.validation = 0.1",
+            ["split", "csv.validation_path"],
+            &["csv.validation_path"],
+        ),
     ] {
-        let said = folder.read(name, words).unwrap_err();
-        let message = "error: `data.split`: `data.csv.validation_fraction` sets rows apart, too\n";
-        let hint = "= hint: keep one of the two: `~data.csv.validation_fraction` deletes it\n";
-        assert!(said.starts_with(message) && said.contains(hint), "{name} {words:?}: {said}");
+        let named = deleted.iter().map(|key| format!("\"data.{key}\"")).collect::<Vec<_>>().join(", ");
+        let ways = [
+            format!("delete = [{named}]"),
+            deleted.iter().map(|key| format!("~data.{key}")).collect::<Vec<_>>().join(" "),
+        ];
+        let extended = |more: &str| format!("extends = 'base.toml'\nname = 'base'\n{more}\n{own}\n");
+        let folder = Folder::new(&[
+            ("base.toml", &base),
+            ("own.toml", &extended("")),
+            ("mended.toml", &extended(&ways[0])),
+        ]);
+        let message =
+            format!("error: `data.{}` and `data.{}` both say which rows validate\n", keys[0], keys[1]);
+        let said = folder.read("own.toml", &[]).unwrap_err();
+        let hint = format!("= hint: keep one of them: `{}` deletes the other\n", ways[0]);
+        assert!(said.starts_with(&message) && said.contains(&hint), "{said}");
+        let words: Vec<String> = own.lines().map(|line| line.replace(' ', "")).collect();
+        let words: Vec<&str> = words.iter().map(String::as_str).collect();
+        let said = folder.read("base.toml", &words).unwrap_err();
+        let hint = format!("= hint: remove one of them; on the command line: `{}`\n", ways[1]);
+        assert!(said.starts_with(&message) && said.contains(&hint), "{said}");
+        let words: Vec<&str> = ways[1].split(' ').chain(words).collect();
+        folder.assert_same("base.toml", "mended.toml", &words);
     }
-    let split = "data.split={test=0.1,validation=0.1}";
-    let taken = folder.text("base.toml", &[split]);
-    assert!(!taken.contains("validation_fraction"), "{taken}");
-    assert_eq!(folder.loaded("base.toml", &["data.split={validation=0.1},{validation=0.2}"]).count(), 2);
 }
 
 /// What is wrong is where the file has it, also if the base has such a table, too.
@@ -289,4 +292,34 @@ fn indexes_are_those_of_the_spec_that_is_changed() {
     let axes =
         axes("own.toml", &["model.layers.2.linear.bias=true", "model.layers.0.linear.bias=true,false"]);
     assert_eq!(axes, ["model.layers.0.linear.bias"]);
+}
+
+/// An exclusion or a condition may name an axis that was deleted: the error says how to delete it, too.
+#[test]
+fn what_names_a_deleted_axis_can_be_deleted() {
+    let base = format!(
+        "{BASE}[sweep]\ngrid = {{ seed = [1, 2], \"optimizer.sgd.lr\" = [1, 2], \"data.batch_size\" = [4, 8] }}\n\
+         exclude = [{{ \"optimizer.sgd.lr\" = 1 }}]\nwhen = {{ \"data.batch_size\" = {{ seed = 1 }} }}\n"
+    );
+    let own = |more: &str| format!("extends = 'base.toml'\nname = 'base'\ndelete = [{more}]\n");
+    let folder = Folder::new(&[
+        ("base.toml", &base),
+        ("lr.toml", &own("'optimizer.sgd.lr', 'model.init'")),
+        ("seed.toml", &own("'seed'")),
+        ("both.toml", &own("'sweep.grid.seed', 'sweep.when'")),
+    ]);
+    let ways = [
+        (folder.read("lr.toml", &[]), "`delete = ['sweep.exclude']`", "exclude"),
+        (folder.read("seed.toml", &[]), "`delete = ['sweep.when']`", "when"),
+        (folder.read("base.toml", &["~sweep.grid.seed"]), "`~sweep.when`", "when"),
+    ];
+    for (said, way, key) in ways {
+        let said = said.unwrap_err();
+        assert!(said.contains(&format!("{way} deletes all of these tables\n")), "{key}: {said}");
+    }
+    folder.assert_same("base.toml", "both.toml", &["~sweep.grid.seed", "~sweep.when"]);
+    // The condition of an axis ends with it.
+    for word in ["~data.batch_size", "~sweep.grid.'data.batch_size'", "~sweep.grid.data.batch_size"] {
+        assert_eq!(folder.loaded("base.toml", &[word, "~sweep.exclude"]).count(), 4, "{word}");
+    }
 }

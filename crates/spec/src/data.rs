@@ -140,17 +140,15 @@ table! {
 }
 
 /// Keys of a source that choose validation rows in a way of their own, and so exclude `data.split` and `data.folds`.
-pub(super) const OWN_SPLIT: [&str; 10] = [
-    "csv.validation_path",
-    "csv.validation_fraction",
-    "idx.validation_images",
-    "idx.validation_labels",
-    "idx.validation_fraction",
-    "npy.validation_features",
-    "npy.validation_labels",
-    "npy.validation_fraction",
-    "parquet.validation_path",
-    "parquet.validation_fraction",
+const OWN_SPLIT: [&[&str]; 8] = [
+    &["csv.validation_path"],
+    &["csv.validation_fraction"],
+    &["idx.validation_images", "idx.validation_labels"],
+    &["idx.validation_fraction"],
+    &["npy.validation_features", "npy.validation_labels"],
+    &["npy.validation_fraction"],
+    &["parquet.validation_path"],
+    &["parquet.validation_fraction"],
 ];
 
 impl Data {
@@ -161,21 +159,16 @@ impl Data {
             let hint = "`train_rows` and `validation_rows` set their numbers";
             t.refuse(key, &[], "synthetic rows are made for each part", hint);
         }
-        for own in OWN_SPLIT.into_iter().filter(|own| t.has(own)).collect::<Vec<_>>() {
-            let message = format!("`data.{own}` sets rows apart, too");
-            t.refuse(key, &[], message, &format!("keep one of the two: `~data.{own}` deletes it"));
-        }
+        let (folds, why) = (&["folds", "fold"], "both say which rows validate");
+        let chosen: &[&str] = if key == "folds" { folds } else { &[key] };
+        OWN_SPLIT.iter().for_each(|own| t.exclude(chosen, own, why));
         if let (Some(folds), Some(fold)) = (self.folds, self.fold)
             && fold >= folds
         {
             let hint = format!("`data.fold=0..{folds}` sweeps all of them");
             t.refuse("fold", &["folds"], format!("the folds are 0 to {}", folds - 1), &hint);
         }
-        if t.has("split.validation") && self.folds.is_some() {
-            let message = "`data.folds` says how many rows validate";
-            let hint = "leave it out; `~data.split.validation` deletes that of a file";
-            t.refuse("split.validation", &["folds"], message, hint);
-        }
+        t.exclude(folds, &["split.validation"], why);
         self.check_order(t);
         if let Some(group) = self.source.group_key()
             && self.split.as_ref().is_some_and(|split| split.stratify)

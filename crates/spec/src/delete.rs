@@ -5,7 +5,7 @@ use super::{
     key::{self, Key},
     problem::Problem,
     suggest,
-    swept_keys::remove_axes,
+    swept_keys::{axes, axis_of, remove_axes, remove_axis},
     tree::{Node, Span, Table, Value},
 };
 
@@ -43,7 +43,12 @@ pub(super) fn delete_listed(root: &mut Table, list: &Node) -> Vec<Problem> {
 
 /// Deletes a key with the axes that sweep it, or a key in it.
 pub(super) fn delete(root: &mut Table, key: &Key) -> Result<(), Box<Problem>> {
-    let was_swept = remove_axes(root, &key.dotted());
+    let axis = axis_of(key)
+        .filter(|(axis, table)| axes(root, table).is_some_and(|axes| axes.get(&axis.dotted()).is_some()));
+    let was_swept = match axis {
+        Some((axis, _)) => remove_axis(root, &axis.dotted()),
+        None => remove_axes(root, &key.dotted()),
+    };
     if key::remove(root, key).is_some() || was_swept {
         return Ok(());
     }

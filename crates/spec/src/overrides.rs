@@ -7,7 +7,7 @@
 //! twice: nobody knows which one was meant.
 
 use super::{
-    alternatives::{alternatives, sets_test_rows_apart, split_that_validates},
+    alternatives::alternatives,
     delete::delete,
     gaps,
     key::{self, Key, Part},
@@ -159,17 +159,11 @@ fn apply_one(root: &mut Table, text: &str, whole: Span, given: &[Given]) -> Resu
     Ok(vec![new])
 }
 
-/// Removes the alternatives to what arguments set or sweep, unless an argument gives them, too, or test rows would be lost: the reader
-/// reports those.
+/// Removes the alternatives to what arguments set or sweep, unless an argument gives them, too: the reader reports those.
 fn remove_alternatives(root: &mut Table, given: &[Given]) {
-    let split = split_that_validates(root, given);
-    let keys = given.iter().map(|own| &own.key).chain(&split);
-    for other in keys.flat_map(alternatives) {
+    for other in given.iter().flat_map(|own| alternatives(&own.key)) {
         let name = other.dotted();
         if given.iter().any(|given| given.key.dotted() == name || other.is_above(&given.key)) {
-            continue;
-        }
-        if sets_test_rows_apart(root, &name) {
             continue;
         }
         remove_axes(root, &name);

@@ -29,6 +29,11 @@ impl Span {
         (1..FIRST_BASE).contains(&self.source)
     }
 
+    /// Whether it is in a file that another one extends.
+    pub fn is_of_base(self) -> bool {
+        self.source >= FIRST_BASE
+    }
+
     /// Where it stands in the order in which texts take each other's place: the last file that is extended, up to the spec, arguments.
     pub fn order(self) -> (bool, usize, usize) {
         match self.source.checked_sub(FIRST_BASE) {

@@ -32,8 +32,8 @@ fn a_run_shows_the_times_of_its_products() {
     let expected = [
         "cpu|100 x 100 x 100|20|1.00 ms|900 µs to 4.00 ms|2.000 G||||",
         "cpu|200 x 200 x 200|20|8.00 ms|7.00 ms to 9.00 ms|2.000 G||||",
-        "gpu:0|100 x 100 x 100|20|2.00 ms|1.90 ms to 3.00 ms|1.000 G|0.5000x|10.0 ms|25.0 %|1.500",
-        "gpu:0|200 x 200 x 200|20|2.00 ms|1.80 ms to 2.10 ms|8.000 G|4.000x|||",
+        "gpu:0|100 x 100 x 100|20|2.00 ms|1.90 ms to 3.00 ms|1.000 G|10.0 ms|25.0 %|1.500|0.5000x",
+        "gpu:0|200 x 200 x 200|20|2.00 ms|1.80 ms to 2.10 ms|8.000 G||||4.000x",
     ];
     assert_eq!(cells.iter().map(|row| row.join("|")).collect::<Vec<_>>(), expected);
     let drawing = fs::read_to_string(place.path().join("figures/00-products.svg")).unwrap();

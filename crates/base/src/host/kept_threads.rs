@@ -3,7 +3,7 @@
 
 use std::{
     collections::BTreeMap,
-    io,
+    io, iter,
     sync::{
         Mutex,
         mpsc::{Receiver, Sender, channel},
@@ -41,12 +41,11 @@ pub fn begin_task<T: Send + 'static>(
     let (ended, end) = channel();
     let work: Work = Box::new(move || _ = ended.send(task()));
     let idle = lock(&IDLE).get_mut(name).and_then(Vec::pop);
-    // A thread ends only where a task panicked, and is idle no more then.
-    let unsent = match idle {
-        Some(thread) => thread.send(work).err().map(|unsent| unsent.0),
-        None => Some(work),
-    };
-    unsent.map_or(Ok(()), |work| start(name, work))?;
+    match idle {
+        // A thread ends only where a task panicked, and is idle no more then: one that is idle receives.
+        Some(thread) => _ = thread.send(work),
+        None => start(name, work)?,
+    }
     Ok(Task(end))
 }
 
@@ -55,14 +54,10 @@ fn start(name: &'static str, first: Work) -> io::Result<()> {
     let (ready, started) = channel();
     let serve = move || {
         let _ = ready.send(()); // `start` waits for this below
-        let mut work = first;
-        loop {
+        // It never ends: the thread has a sender of its own.
+        for work in iter::once(first).chain(works) {
             work();
             lock(&IDLE).entry(name).or_default().push(sender.clone());
-            match works.recv() {
-                Ok(next) => work = next,
-                Err(_) => return,
-            }
         }
     };
     thread::Builder::new().name(name.to_owned()).spawn(serve)?;

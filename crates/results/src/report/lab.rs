@@ -1,6 +1,6 @@
 //! Compares the results of lab experiments: the same products and copies in several runs, side by side.
 
-use std::{collections::HashSet, path::Path};
+use std::{collections::HashSet, path::Path, str::FromStr};
 
 use indexmap::IndexMap;
 
@@ -9,11 +9,18 @@ use super::{
     grid::{self, Column},
     run::Run,
 };
-use crate::{files::csv_lines, host::open_regular, units};
+use crate::{
+    event::{ProductRow, Spread},
+    files::csv_lines,
+    spec::lab::Order,
+    units,
+};
 
 /// The results of all lab runs.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Findings {
+    /// The rows of each `matmul.csv`, with the index of the run.
+    pub rows: Vec<(usize, ProductRow)>,
     products: Table,
     copies: Table,
     /// Indices of the runs with tensor experiments.
@@ -85,7 +92,15 @@ impl Findings {
         for (place, run) in runs.iter_mut().enumerate() {
             let Some(folder) = run.folder.clone() else { continue };
             let (table, found) = match run.kind() {
-                "matmul" => (&mut findings.products, products(&folder.join("matmul.csv"))),
+                "matmul" => {
+                    let rows = products(&folder.join("matmul.csv"));
+                    let found = rows.map(|rows| {
+                        let found = rows.iter().map(rate_of).collect();
+                        findings.rows.extend(rows.into_iter().map(|row| (place, row)));
+                        found
+                    });
+                    (&mut findings.products, found)
+                }
                 "transfer" => (&mut findings.copies, copies(&folder.join("transfer.csv"))),
                 "tensors" => {
                     findings.tours.push(place);
@@ -149,60 +164,69 @@ impl Findings {
 /// For each row of a file, what was measured and its figure; empty if there is no such file.
 type Found = Vec<(Vec<String>, Option<f64>)>;
 
-/// Parses a cell as a number.
-type Number = dyn Fn(&str) -> Result<f64, String>;
-
-/// Reads some columns of a lab file; `row` makes the description of a measurement and its figure.
-fn read<const N: usize>(
+/// Reads some columns of a lab file; nothing if there is none.
+fn read<T, const N: usize>(
     path: &Path,
     columns: [&str; N],
-    row: impl Fn([&str; N], &Number) -> Result<(Vec<String>, Option<f64>), String>,
-) -> Result<Found, ReportError> {
-    let mut found = Vec::new();
+    row: impl Fn([&str; N]) -> Result<T, String>,
+) -> Result<Vec<T>, ReportError> {
+    let mut rows = Vec::new();
     if path.exists() {
-        let number = |cell: &str| cell.parse().map_err(|_| format!("`{cell}` is not a number"));
         csv_lines::for_each_row(path, columns, |cells| {
-            found.push(row(cells, &number)?);
+            rows.push(row(cells)?);
             Ok(())
         })?;
     }
-    Ok(found)
+    Ok(rows)
 }
 
-/// The rate of the median product; that of the mean where an earlier version wrote no medians.
-fn products(path: &Path) -> Result<Found, ReportError> {
-    let key = |device: &str, order: &str, [m, k, n]: [&str; 3]| {
-        let order = if order == "sequential" { "" } else { order };
-        vec![device.to_owned(), order.to_owned(), format!("[{m}, {k}] x [{k}, {n}]")]
-    };
-    if !has_column(path, "p50_s") {
-        let columns = ["device", "order", "m", "k", "n", "gflop_per_s"];
-        return read(path, columns, |[device, order, m, k, n, rate], number| {
-            Ok((key(device, order, [m, k, n]), figure(rate, number)?))
-        });
-    }
-    read(path, ["device", "order", "m", "k", "n", "p50_s"], |[device, order, m, k, n, median], number| {
-        let flop = 2.0 * number(m)? * number(k)? * number(n)?;
-        let median_s = figure(median, number)?.filter(|median_s| *median_s > 0.0);
-        Ok((key(device, order, [m, k, n]), median_s.map(|median_s| flop / median_s / 1e9)))
+fn products(path: &Path) -> Result<Vec<ProductRow>, ReportError> {
+    let columns = [
+        "device", "order", "m", "k", "n", "count", "total_s", "log_s", "norm_sum", "p50_s", "min_s", "max_s",
+    ];
+    read(path, columns, |[device, order, m, k, n, count, total, log, norm_sum, p50, min, max]| {
+        let named = [Order::Sequential, Order::Concurrent].into_iter().find(|own| own.name() == order);
+        Ok(ProductRow {
+            device: device.to_owned(),
+            order: named.ok_or_else(|| format!("`{order}` is no order of devices"))?,
+            shape: [number(m)?, number(k)?, number(n)?],
+            count: number(count)?,
+            total_s: number(total)?,
+            log_s: number(log)?,
+            norm_sum: figure(norm_sum)?,
+            spread: Spread { p50_s: number(p50)?, min_s: number(min)?, max_s: number(max)? },
+            // The file does not have it.
+            in_a_row: 1,
+        })
     })
+}
+
+/// The rate of the median product.
+fn rate_of(row: &ProductRow) -> (Vec<String>, Option<f64>) {
+    let [m, k, n] = row.shape;
+    let key = vec![row.device.clone(), order_in_words(row.order), format!("[{m}, {k}] x [{k}, {n}]")];
+    (key, row.median_flop_per_s().map(|rate| rate / 1e9))
+}
+
+/// Nothing for devices that work one after the other, as they usually do.
+pub(super) fn order_in_words(order: Order) -> String {
+    if order == Order::Sequential { String::new() } else { order.to_string() }
 }
 
 fn copies(path: &Path) -> Result<Found, ReportError> {
-    read(path, ["from", "to", "memory", "bytes", "gb_per_s"], |[from, to, memory, bytes, rate], number| {
-        let size = units::bytes(number(bytes)? as u64);
-        Ok((vec![from.to_owned(), to.to_owned(), memory.to_owned(), size], figure(rate, number)?))
+    read(path, ["from", "to", "memory", "bytes", "gb_per_s"], |[from, to, memory, bytes, rate]| {
+        let size = units::bytes(number(bytes)?);
+        Ok((vec![from.to_owned(), to.to_owned(), memory.to_owned(), size], figure(rate)?))
     })
 }
 
-/// `None` for an empty cell.
-fn figure(cell: &str, number: &Number) -> Result<Option<f64>, String> {
-    Some(cell).filter(|cell| !cell.is_empty()).map(number).transpose()
+fn number<T: FromStr>(cell: &str) -> Result<T, String> {
+    cell.parse().map_err(|_| format!("`{cell}` is not a number"))
 }
 
-fn has_column(path: &Path, name: &str) -> bool {
-    let columns = open_regular(path).ok().and_then(|(mut file, _)| csv_lines::Position::head(&mut file).ok());
-    columns.is_some_and(|(columns, _)| columns.iter().any(|column| column == name))
+/// `None` for an empty cell.
+fn figure(cell: &str) -> Result<Option<f64>, String> {
+    Some(cell).filter(|cell| !cell.is_empty()).map(number).transpose()
 }
 
 #[cfg(test)]

@@ -83,7 +83,7 @@ pub use error::RecordError;
 pub use git::GitQuery;
 pub use joint_lines::JointLines;
 use lab::LabTable;
-pub use lab::VIRTUAL;
+pub use lab::{PRODUCTS, Shown, VIRTUAL, in_words};
 pub use lines::{Lines, confusion_csv};
 pub use messages::{
     cause, devices_in_words, of_build, others_used, too_busy, waited_for_a_core, waited_too_long,

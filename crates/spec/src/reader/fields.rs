@@ -11,8 +11,11 @@ use super::{At, Choices, Item, Json, Reading, Rule, Segment, append_description,
 use crate::{
     problem::Problem,
     suggest,
-    tree::{Entry, Node, Value},
+    tree::{Entry, Node, Span, Value},
 };
+
+/// The end of the message about two fields of which a table may have one.
+const EXCLUDE: &str = "exclude each other";
 
 /// A table whose fields are being declared and read.
 pub(crate) struct Fields<'a> {
@@ -162,7 +165,7 @@ impl<'a> Fields<'a> {
         given.sort_by_key(|(entry, _)| entry.key_span.order());
         if let Some(((first, _), later)) = given.split_first() {
             for (other, _) in later {
-                self.report_excluded(first, other);
+                self.exclude(&[&first.key], &[&other.key], EXCLUDE);
             }
         } else if default.is_none() && matches!(self.at, At::Node(_)) {
             let listing = suggest::listing(names.iter().copied(), "and");
@@ -186,12 +189,8 @@ impl<'a> Fields<'a> {
             (At::Schema(schema), Rule::Either(..)) => {
                 push(schema, "allOf", json!({ "anyOf": [{ "required": [a] }, { "required": [b] }] }));
             }
+            (At::Node(_), Rule::Exclude(..)) => self.exclude(&[a], &[b], EXCLUDE),
             (At::Node(_), _) => match (self.entry(a).cloned(), self.entry(b).cloned(), rule) {
-                (Some(x), Some(y), Rule::Exclude(..)) => {
-                    let (first, later) =
-                        if x.key_span.order() < y.key_span.order() { (x, y) } else { (y, x) };
-                    self.report_excluded(&first, &later);
-                }
                 (Some(entry), None, Rule::Together(_, absent))
                 | (None, Some(entry), Rule::Together(absent, _)) => {
                     let (path, other) =
@@ -210,17 +209,38 @@ impl<'a> Fields<'a> {
         }
     }
 
-    fn report_excluded(&mut self, first: &Entry, later: &Entry) {
-        let path = |reading: &Reading, entry: &Entry| reading.path_to(Some(&entry.key));
-        let (a, b) = (path(self.reading, first), path(self.reading, later));
-        let hint = match first.key_span.is_argument() {
-            false => format!("remove one of them; on the command line: `~{a}`"),
-            true => "leave one of the two arguments out".to_owned(),
+    /// Rejects the fields of one list beside those of the other, with a message that ends with `why`. Those of a list go together; a
+    /// dotted name leads into tables.
+    pub fn exclude(&mut self, a: &[&str], b: &[&str], why: &str) {
+        let given = |names: &[&str]| -> Vec<(Span, String)> {
+            names.iter().filter_map(|name| Some((self.entry(name)?.key_span, self.path_of(name)))).collect()
         };
-        let message = format!("`{b}` and `{a}` exclude each other");
-        let mut problem = Problem::new(later.key_span.place(), message).hint(hint);
-        problem.related.push((first.key_span.place(), "the other is here".to_owned()));
-        self.reading.report(b, problem);
+        let mut both = [given(a), given(b)];
+        if both.iter().any(Vec::is_empty) {
+            return;
+        }
+        both.sort_by_key(|fields| fields[0].0.order());
+        let [first, later] = &both;
+        let ((there, other), (here, own)) = (&first[0], &later[0]);
+        let keys = |mark: &str, end: &str| {
+            first.iter().map(|(_, key)| format!("{mark}{key}{end}")).collect::<Vec<_>>()
+        };
+        let hint = if there.is_argument() {
+            "leave one of the two arguments out".to_owned()
+        } else if here.is_argument() || here.source == there.source {
+            format!("remove one of them; on the command line: `{}`", keys("~", "").join(" "))
+        } else {
+            format!("keep one of them: `delete = [{}]` deletes the other", keys("\"", "\"").join(", "))
+        };
+        let mut problem = Problem::new(here.place(), format!("`{own}` and `{other}` {why}")).hint(hint);
+        problem.related.push((there.place(), "the other is here".to_owned()));
+        self.reading.report(own.clone(), problem);
+    }
+
+    /// The dotted key of a field, counted from the root of the spec.
+    fn path_of(&self, name: &str) -> String {
+        let above = self.reading.path_to(None);
+        if above.is_empty() { name.to_owned() } else { format!("{above}.{name}") }
     }
 
     /// Whether the spec sets a field; a dotted name leads into tables.
@@ -233,12 +253,10 @@ impl<'a> Fields<'a> {
     /// their own.
     pub fn refuse(&mut self, name: &str, because: &[&str], message: impl Into<String>, hint: &str) {
         let At::Node(table) = self.at else { return };
-        let above = self.reading.path_to(None);
-        let path_to = |name: &str| if above.is_empty() { name.to_owned() } else { format!("{above}.{name}") };
-        if [name].iter().chain(because).any(|name| !self.is_sound(&path_to(name))) {
+        if [name].iter().chain(because).any(|name| !self.is_sound(&self.path_of(name))) {
             return;
         }
-        let (path, span) = (path_to(name), self.entry(name).map_or(table.span, |e| e.node.span));
+        let (path, span) = (self.path_of(name), self.entry(name).map_or(table.span, |e| e.node.span));
         let problem = Problem::new(span.place(), format!("`{path}`: {}", message.into())).hint(hint);
         self.reading.report(path, problem);
     }

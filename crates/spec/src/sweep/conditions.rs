@@ -141,5 +141,5 @@ fn read_condition(
         problems.push(Problem::new(entry.node.span.place(), message).hint(hint));
         return None;
     };
-    Some((axis, read_fit(keys, table, "so nothing can vary by it", problems)?))
+    Some((axis, read_fit(keys, table, ("so nothing can vary by it", "sweep.when"), problems)?))
 }

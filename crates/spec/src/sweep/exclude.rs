@@ -15,7 +15,7 @@ pub(super) fn left(
     problems: &mut Vec<Problem>,
 ) -> Vec<usize> {
     let keys: Vec<&Key> = sweep.keys().collect();
-    let so = "so no trial can be excluded by it";
+    let so = ("so no trial can be excluded by it", "sweep.exclude");
     let read = |node: &Node| read_fit(&keys, node.value.as_table()?, so, problems);
     let exclusions: Vec<Option<Fit>> = exclude.iter().map(read).collect();
     if exclusions.iter().any(Option::is_none) {

@@ -14,8 +14,13 @@ use super::{
 pub(super) type Fit = Vec<(usize, Vec<Value>)>;
 
 /// Reads swept keys, each with one value or several. A key that is not swept is reported; `so` says what
-/// follows from that.
-pub(super) fn read_fit(keys: &[&Key], table: &Table, so: &str, problems: &mut Vec<Problem>) -> Option<Fit> {
+/// follows from that, and `of` is the key of all such tables.
+pub(super) fn read_fit(
+    keys: &[&Key],
+    table: &Table,
+    (so, of): (&str, &str),
+    problems: &mut Vec<Problem>,
+) -> Option<Fit> {
     let mut fit = Vec::new();
     for entry in &table.entries {
         let key = read_key(entry, problems)?;
@@ -25,7 +30,12 @@ pub(super) fn read_fit(keys: &[&Key], table: &Table, so: &str, problems: &mut Ve
             let listed = suggest::listing(axes.iter().map(String::as_str), "and");
             let message = format!("`{name}` is not swept, {so}");
             let near = suggest::nearest(&name, axes.iter().map(String::as_str));
-            let hint = near.map_or(format!("swept: {listed}"), |near| format!("did you mean `{near}`?"));
+            let way = match entry.key_span.is_of_base() {
+                true => format!("`delete = ['{of}']`"),
+                false => format!("`~{of}`"),
+            };
+            let swept = format!("swept: {listed}; {way} deletes all of these tables");
+            let hint = near.map_or(swept, |near| format!("did you mean `{near}`?"));
             problems.push(Problem::new(key.place(), message).hint(hint));
             return None;
         };

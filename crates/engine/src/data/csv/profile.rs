@@ -1,6 +1,7 @@
 //! Guesses what a file holds, before there is a spec for it.
 
 use std::{
+    cmp::Reverse,
     collections::{BTreeMap, BTreeSet, HashMap, HashSet},
     hash::{DefaultHasher, Hash, Hasher},
     path::Path,
@@ -124,30 +125,11 @@ impl CsvProfile {
                 '.',
             );
         }
-        let mut text = Text::read(path, "data.csv.path", DELIMITERS[0])?;
-        // Take the separator that gives the most cells, but prefer one that gives all records the same number, and nothing but
-        // numbers below the first: in `13,8;14,3` the commas are marks of decimals.
-        let missing = [MissingCells::usual('.'), MissingCells::usual(',')];
-        let is_number = |cell: &str| {
-            let cell = cell.trim();
-            ['.', ',']
-                .iter()
-                .zip(&missing)
-                .any(|(mark, missing)| missing.has(cell) || value(cell, *mark).is_some())
+        let text = Text::read(path, "data.csv.path", DELIMITERS[0])?;
+        let text = match marks.delimiter {
+            Some(named) => text.separated_by(named),
+            None => separated(text),
         };
-        let (mut delimiter, mut most) = (DELIMITERS[0], (false, false, 0));
-        for candidate in marks.delimiter.map_or(DELIMITERS.to_vec(), |named| vec![named]) {
-            text = text.separated_by(candidate);
-            let records: Vec<_> = text.reader().into_records().take(FIRST).map_while(Result::ok).collect();
-            let cells = records.first().map_or(0, csv::StringRecord::len);
-            let is_even = cells > 1 && records.iter().all(|record| record.len() == cells);
-            let has_numbers = is_even && records.iter().skip(1).flatten().all(is_number);
-            let found = (is_even, has_numbers, cells);
-            if found > most {
-                (delimiter, most) = (candidate, found);
-            }
-        }
-        text = text.separated_by(marks.delimiter.unwrap_or(delimiter));
         let profile = Self::of_text(&text, marks.decimal.unwrap_or('.'))?;
         let count = |place: usize| profile.columns.iter().map(|column| column.marks[place]).sum::<usize>();
         let is_comma = marks.decimal.is_none() && count(1) > count(0);
@@ -197,6 +179,40 @@ impl CsvProfile {
         let repeated = rows - different;
         Ok(Self { is_parquet, delimiter: text.delimiter(), decimal, header, rows, repeated, columns })
     }
+}
+
+/// Finds what separates the cells: of the separators that give all records the same number of cells, the one with the most numbers
+/// below the first record, then with the fewest cells that hold another separator, then with the most cells. In `a;13,8;14,3` the
+/// commas are marks of decimals: semicolons give two numbers, commas one.
+fn separated(mut text: Text) -> Text {
+    let missing = [MissingCells::usual('.'), MissingCells::usual(',')];
+    let is_number = |cell: &str| {
+        ['.', ',']
+            .iter()
+            .zip(&missing)
+            .any(|(mark, missing)| missing.has(cell) || value(cell, *mark).is_some())
+    };
+    let (mut delimiter, mut most) = (DELIMITERS[0], None);
+    for candidate in DELIMITERS {
+        text = text.separated_by(candidate);
+        let records: Vec<_> = text.reader().into_records().take(FIRST).map_while(Result::ok).collect();
+        let cells = records.first().map_or(0, csv::StringRecord::len);
+        let is_even = cells > 1 && records.iter().all(|record| record.len() == cells);
+        let (mut numbers, mut mixed) = (0, 0);
+        let is_other = |mark| mark != candidate && DELIMITERS.contains(&mark);
+        for cell in records.iter().skip(1).filter(|_| is_even).flatten().map(str::trim) {
+            if is_number(cell) {
+                numbers += 1;
+            } else if cell.contains(is_other) {
+                mixed += 1;
+            }
+        }
+        let found = Some((is_even, numbers, Reverse(mixed), cells));
+        if found > most {
+            (delimiter, most) = (candidate, found);
+        }
+    }
+    text.separated_by(delimiter)
 }
 
 /// Takes all cells of the table; returns the number of its rows, and of different ones.

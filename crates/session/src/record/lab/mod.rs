@@ -3,7 +3,7 @@
 mod table;
 
 pub(super) use table::step_in_words;
-pub use table::{LabTable, VIRTUAL};
+pub use table::{LabTable, PRODUCTS, Shown, VIRTUAL, in_words};
 
 use std::{path::Path, slice};
 

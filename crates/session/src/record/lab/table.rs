@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use Shown::{Figure, Words};
+
 use crate::{
     event::{CopyRow, Event, Outcome, ProductRow, Spread, StepRow, StepStatus, Together},
     record::{messages, text_table},
@@ -13,34 +15,43 @@ use crate::{
 pub const VIRTUAL: &str =
     "virtual devices share the host's processor and memory: their times say nothing of GPUs";
 
-/// A column: its heading, and a function for the cell of a row.
-type Column<R> = (&'static str, fn(&R) -> String);
+/// What a column shows of a row.
+pub enum Shown<R> {
+    Words(fn(&R) -> String),
+    /// A figure, and how it is rounded.
+    Figure(fn(&R) -> Option<f64>, fn(f64) -> String),
+}
 
-const PRODUCTS: [Column<ProductRow>; 9] =
-    [
-        ("device", |row| row.device.clone()),
-        ("product", |row| in_words(row.shape)),
-        ("count", |row| units::count(row.count)),
-        ("median", |row| units::seconds(row.spread.p50_s)),
-        ("min to max", |row| min_to_max(&row.spread)),
-        ("FLOP/s, median", |row| row.median_flop_per_s().map(units::rate).unwrap_or_default()),
-        ("log", |row| if row.log_s > 0.0 { units::seconds(row.log_s) } else { String::new() }),
-        ("of the time", |row| {
-            if row.log_s > 0.0 { units::percent(row.log_s / row.total_s) } else { String::new() }
-        }),
-        ("norms, summed", |row| row.norm_sum.map(units::number).unwrap_or_default()),
-    ];
+/// A column: its heading and its cells.
+pub type Column<R> = (&'static str, Shown<R>);
+
+/// The columns of products of matrices.
+pub const PRODUCTS: [Column<ProductRow>; 9] = [
+    ("device", Words(|row| row.device.clone())),
+    ("product", Words(|row| in_words(row.shape))),
+    ("count", Figure(|row| Some(row.count as f64), |count| units::count(count as u64))),
+    ("median", Figure(|row| Some(row.spread.p50_s), units::seconds)),
+    ("min to max", Words(|row| min_to_max(&row.spread))),
+    ("FLOP/s, median", Figure(ProductRow::median_flop_per_s, units::rate)),
+    ("log", Figure(logged_s, units::seconds)),
+    ("of the time", Figure(|row| logged_s(row).map(|log_s| log_s / row.total_s), units::percent)),
+    ("norms, summed", Figure(|row| row.norm_sum, units::number)),
+];
 
 const COPIES: [Column<CopyRow>; 8] = [
-    ("from", |row| row.from.clone()),
-    ("to", |row| row.to.clone()),
-    ("memory", |row| row.memory.unwrap_or_default().to_owned()),
-    ("size", |row| units::bytes(row.bytes)),
-    ("count", |row| units::count(row.count)),
-    ("median", |row| units::seconds(row.spread.p50_s)),
-    ("min to max", |row| min_to_max(&row.spread)),
-    ("B/s, median", |row| row.gb_per_s().map(|rate| units::rate(rate * 1e9)).unwrap_or_default()),
+    ("from", Words(|row| row.from.clone())),
+    ("to", Words(|row| row.to.clone())),
+    ("memory", Words(|row| row.memory.unwrap_or_default().to_owned())),
+    ("size", Words(|row| units::bytes(row.bytes))),
+    ("count", Words(|row| units::count(row.count))),
+    ("median", Figure(|row| Some(row.spread.p50_s), units::seconds)),
+    ("min to max", Words(|row| min_to_max(&row.spread))),
+    ("B/s, median", Figure(|row| row.gb_per_s().map(|rate| rate * 1e9), units::rate)),
 ];
+
+fn logged_s(row: &ProductRow) -> Option<f64> {
+    (row.log_s > 0.0).then_some(row.log_s)
+}
 
 fn min_to_max(Spread { min_s, max_s, .. }: &Spread) -> String {
     format!("{} to {}", units::seconds(*min_s), units::seconds(*max_s))
@@ -122,7 +133,11 @@ impl LabTable {
 
     fn push<R>(&mut self, columns: &[Column<R>], words: usize, row: &R) {
         (self.header, self.words) = (columns.iter().map(|(title, _)| *title).collect(), words);
-        self.rows.push(columns.iter().map(|(_, cell)| cell(row)).collect());
+        let cell = |(_, shown): &Column<R>| match shown {
+            Words(words) => words(row),
+            Figure(figure, word) => figure(row).map(word).unwrap_or_default(),
+        };
+        self.rows.push(columns.iter().map(cell).collect());
     }
 }
 
@@ -176,7 +191,8 @@ fn against_cpu(products: &[ProductRow]) -> Vec<String> {
     names.into_iter().filter_map(line).collect()
 }
 
-fn in_words(shape: [usize; 3]) -> String {
+/// `200 x 100 x 50`.
+pub fn in_words(shape: [usize; 3]) -> String {
     shape.map(|axis| axis.to_string()).join(" x ")
 }
 
