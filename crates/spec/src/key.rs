@@ -242,7 +242,9 @@ pub fn short_keys<S: AsRef<str>>(keys: &[S]) -> Vec<&str> {
         key.rmatch_indices('.').map(|(at, _)| &key[at + 1..]).chain([key])
     }
     let mut counts: HashMap<&str, usize> = HashMap::new();
-    for ending in keys.iter().collect::<HashSet<_>>().into_iter().flat_map(|key| endings(key)) {
+    // Every spec has the key `seed`, which the end of another one must not be taken for.
+    let all: HashSet<&str> = keys.iter().copied().chain(["seed"]).collect();
+    for ending in all.into_iter().flat_map(|key| endings(key)) {
         *counts.entry(ending).or_default() += 1;
     }
     let is_short = |ending: &&str| counts[ending] == 1 && ending.parse::<u64>().is_err();
@@ -278,6 +280,8 @@ mod tests {
     fn keys_are_shortened_as_far_as_they_differ() {
         let keys = ["optimizer.sgd.lr", "layers.0.width", "layers.2.width"];
         assert_eq!(short_keys(&keys), ["lr", "0.width", "2.width"]);
+        assert_eq!(short_keys(&["data.split.seed", "sgd.lr"]), ["split.seed", "lr"]);
+        assert_eq!(short_keys(&["seed", "model.init_seed"]), ["seed", "init_seed"]);
         assert_eq!(short_keys(&["lr", "optimizer.lr", "model.layers.1"]), ["lr", "optimizer.lr", "layers.1"]);
     }
 

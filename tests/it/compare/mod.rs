@@ -24,6 +24,7 @@ mod machine;
 mod metrics;
 mod options;
 mod redrawn;
+mod samples;
 mod settings;
 mod tables;
 mod tasks;

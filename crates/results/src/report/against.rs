@@ -151,7 +151,10 @@ impl<'a> Against<'a> {
         text.extend(self.lost().iter().map(|words| format!("  {words}\n")));
         let tested = || pairs.iter().filter(|pair| pair.difference.p.is_some());
         let paired = tested().filter(|pair| pair.difference.pairs > 0).count();
-        let each = if tested().all(|pair| pair.own.each == "fold") { "fold" } else { "seed" };
+        let each = match distinct(tested().map(|pair| pair.own.each))[..] {
+            [each] => each,
+            _ => "seed",
+        };
         let how = match paired {
             0 => "unpaired".to_owned(),
             _ if paired == tested().count() => format!("paired by {each}"),
@@ -215,7 +218,7 @@ impl<'a> Against<'a> {
             let counts = if base == own { own.to_string() } else { format!("{base}, {own}") };
             match pair.difference.pairs {
                 0 => counts,
-                shared if shared == base && shared == own => counts,
+                shared if shared == base && shared == own && !pair.difference.is_of_some => counts,
                 shared => format!("{counts}, {shared} shared"),
             }
         };

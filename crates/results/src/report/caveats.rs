@@ -1,5 +1,7 @@
 //! What a verdict leaves open, however narrow its intervals are.
 
+use indexmap::IndexMap;
+
 use super::{
     ReportError,
     comparison::Comparison,
@@ -21,6 +23,14 @@ const MOST_TASKS: usize = 4;
 
 /// What settings of different validation rows are.
 pub(super) const OTHER_ROWS: &str = "tasks, whose metrics are not comparable: the validation rows differ";
+
+/// Why settings whose runs lack a record have no interval.
+const UNKNOWN_ROWS: &str =
+    "runs do not record which rows validate (environment.toml): no interval or p-value is known to hold";
+
+/// What the intervals of folds of one seed leave out.
+const OF_FOLDS: &str =
+    "folds share rows of training: the true intervals are wider, and p is larger (Nadeau and Bengio, 2003)";
 
 /// Columns of what the rows that trained a model say of it.
 const FIT: [&str; 3] = ["epoch_train_loss", "final_train_loss", "final_train_accuracy"];
@@ -50,33 +60,47 @@ impl Comparison {
         own.into_iter().chain(self.rows_apart(settings)).collect()
     }
 
-    /// `2 tasks, whose metrics are not comparable: the validation rows differ (#0, 1; #2)`; `None` if all settings of a ranking are
-    /// judged by the same rows.
+    /// `2 tasks, whose metrics are not comparable: the validation rows differ (#0, 1; #2)`; where settings of two tasks can be compared,
+    /// since one shares no seed with the other, the pairs that cannot. `None` if all settings of a ranking are judged by the same rows.
     fn rows_apart(&self, settings: &[Candidate]) -> Option<String> {
-        let mut tasks: Vec<Vec<&Candidate>> = Vec::new();
-        let mut others = 0;
+        let mut classes: IndexMap<usize, Vec<&Candidate>> = IndexMap::new();
         for setting in settings {
-            match tasks.iter().position(|task| !task[0].is_of_other_rows(setting)) {
-                Some(task) => tasks[task].push(setting),
-                None if tasks.len() == MOST_TASKS => others += 1,
-                None => tasks.push(vec![setting]),
-            }
+            classes.entry(setting.rows.class()).or_default().push(setting);
         }
-        if tasks.len() < 2 {
+        let classes: Vec<Vec<&Candidate>> = classes.into_values().collect();
+        let differ = |a: usize, b: usize| classes[a][0].is_of_other_rows(classes[b][0]);
+        let all = || (0..classes.len()).flat_map(|b| (0..b).map(move |a| (a, b)));
+        let apart: Vec<(usize, usize)> = all().filter(|&(a, b)| differ(a, b)).collect();
+        if apart.is_empty() {
             return None;
         }
-        let numbers = |task: &Vec<&Candidate>| {
-            self.numbers(&task.iter().map(|setting| setting.places[0]).collect::<Vec<_>>())
+        let mut tasks: Vec<Vec<usize>> = Vec::new();
+        for class in 0..classes.len() {
+            match tasks.iter_mut().find(|task| !task.iter().any(|&own| apart.contains(&(own, class)))) {
+                Some(task) => task.push(class),
+                None => tasks.push(vec![class]),
+            }
+        }
+        let pairs_within = tasks.iter().map(|task| task.len() * (task.len() - 1) / 2).sum::<usize>();
+        let number = |class: usize| self.numbers(&[classes[class][0].places[0]]);
+        if apart.len() + pairs_within < classes.len() * (classes.len() - 1) / 2 {
+            let named =
+                apart.iter().take(MOST_TASKS).map(|&(a, b)| format!("{} with {}", number(a), number(b)));
+            let more = units::and_more(apart.len().saturating_sub(MOST_TASKS));
+            let named = named.collect::<Vec<_>>().join(", ");
+            return Some(format!(
+                "not comparable, since the validation rows differ: {named}{more}: {SAME_ROWS}"
+            ));
+        }
+        let of_task = |task: &Vec<usize>| {
+            let own = task.iter().flat_map(|&class| &classes[class]);
+            let mut places: Vec<usize> = own.map(|setting| setting.places[0]).collect();
+            places.sort_by_key(|place| settings.iter().position(|own| own.places[0] == *place));
+            self.numbers(&places)
         };
-        let named = tasks.iter().map(numbers).collect::<Vec<_>>().join("; ");
-        let (count, others) = match others {
-            0 => (tasks.len().to_string(), String::new()),
-            more => (
-                format!("{} or more", tasks.len() + 1),
-                format!("; {}", units::counted(more, "more setting")),
-            ),
-        };
-        Some(format!("{count} {OTHER_ROWS} ({named}{others}): {SAME_ROWS}"))
+        let named = tasks.iter().take(MOST_TASKS).map(of_task).collect::<Vec<_>>().join("; ");
+        let more = units::and_more(tasks.len().saturating_sub(MOST_TASKS));
+        Some(format!("{} {OTHER_ROWS} ({named}{more}): {SAME_ROWS}", tasks.len()))
     }
 }
 
@@ -93,11 +117,14 @@ pub(super) fn caveats<'a>(
         let name = &metric.name;
         return vec![format!("{name} is fit to the rows that train, and no prediction of others{way_out}")];
     }
-    let is_of_same_rows =
-        |(_, setting): &(&Comparison, &Candidate)| setting.dependence == Dependence::SameRows;
-    let same = settings.filter(is_of_same_rows).find(|(_, setting)| setting.samples.len() > 1);
-    let run = same.map(|(of, setting)| &of.runs[setting.places[0]]);
-    run.map(same_rows).into_iter().collect()
+    let several = || settings.clone().filter(|(_, setting)| setting.samples.len() > 1);
+    let same = several().find(|(_, setting)| setting.dependence == Dependence::SameRows);
+    let same = same.map(|(of, setting)| same_rows(&of.runs[setting.places[0]]));
+    let is_unknown = several().any(|(_, setting)| setting.dependence == Dependence::Unknown);
+    let is_of_folds = several().any(|(_, own)| own.each == "fold" && own.dependence.has_interval());
+    let others = [(is_unknown, UNKNOWN_ROWS), (is_of_folds, OF_FOLDS)];
+    let others = others.into_iter().filter(|(is_so, _)| *is_so).map(|(_, words)| words.to_owned());
+    same.into_iter().chain(others).collect()
 }
 
 /// That the seeds of a setting, of which this is a run, validate on the same rows.

@@ -4,8 +4,7 @@ use super::{
     dependence::Dependence,
     student::{ALMOST_NORMAL, quantile, two_sided_p},
 };
-pub(super) use crate::run::Sample;
-use crate::run::pairs;
+use crate::run::{Sample, SeedsAndFold, pairs};
 
 /// Error probability of intervals: 5 %.
 pub(super) const ALPHA: f64 = 0.05;
@@ -25,8 +24,10 @@ pub(super) struct MeanDifference {
     pub(super) interval: Option<[f64; 2]>,
     /// Two-sided p-value.
     pub(super) p: Option<f64>,
-    /// How many seeds, or turns, both have; 0 where all values of one are compared with all of the other.
+    /// How many samples both have; 0 where all values of one are compared with all of the other.
     pub(super) pairs: usize,
+    /// Whether the pairs are of some of the runs alone, since the settings lack different ones.
+    pub(super) is_of_some: bool,
     /// The standard error and the degrees of freedom; `None` if there is no interval.
     error: Option<(f64, usize)>,
     /// The part of the squared error, in variances of a value, that does not shrink with the number of values.
@@ -79,23 +80,33 @@ impl MeanDifference {
         Self { interval: None, p: None, error: None, ..self }
     }
 
-    /// The difference of `own` and `other` times `factor`.
-    pub(super) fn new(own: &[Sample], other: &[Sample], factor: f64, dependence: Dependence) -> Self {
+    /// The difference of `own` and `other` times `factor`; `dependence` says what the values have in common, of pairs what those of
+    /// these seeds and folds have.
+    pub(super) fn new(
+        own: &[Sample],
+        other: &[Sample],
+        factor: f64,
+        dependence: impl FnOnce(Option<&[Vec<&SeedsAndFold>]>) -> Dependence,
+    ) -> Self {
         Self::without_interval(own, other, factor, dependence).with_interval()
     }
 
-    /// Only its p-value, which is cheaper to compute.
-    pub(super) fn p_of(own: &[Sample], other: &[Sample], dependence: Dependence) -> Option<f64> {
-        Self::without_interval(own, other, 1.0, dependence).p
-    }
-
-    fn without_interval(own: &[Sample], other: &[Sample], factor: f64, dependence: Dependence) -> Self {
-        if let Some(pairs) = pairs(own, other) {
-            let values: Vec<f64> = pairs.iter().map(|(own, other)| own - factor * other).collect();
-            return Self { pairs: pairs.len(), ..Self::of_values(&values, dependence) };
+    /// The same without an interval, for its p-value, which is cheaper to compute.
+    pub(super) fn without_interval(
+        own: &[Sample],
+        other: &[Sample],
+        factor: f64,
+        dependence: impl FnOnce(Option<&[Vec<&SeedsAndFold>]>) -> Dependence,
+    ) -> Self {
+        if let Some(paired) = pairs(own, other) {
+            let values: Vec<f64> = paired.values.iter().map(|(own, other)| own - factor * other).collect();
+            let dependence = dependence(paired.shared.as_deref());
+            let is_of_some = paired.shared.is_some();
+            return Self { pairs: values.len(), is_of_some, ..Self::of_values(&values, dependence) };
         }
+        let dependence = dependence(None);
         let values = |samples: &[Sample], factor: f64| -> Moments {
-            Moments::new(&samples.iter().map(|(_, value)| factor * value).collect::<Vec<_>>(), dependence)
+            Moments::new(&samples.iter().map(|own| factor * own.value).collect::<Vec<_>>(), dependence)
         };
         Self::welch(&values(own, 1.0), &values(other, factor))
     }
@@ -114,23 +125,27 @@ impl MeanDifference {
 
     fn of_values(values: &[f64], dependence: Dependence) -> Self {
         let moments = Moments::new(values, dependence);
+        let plain = Self {
+            mean: moments.mean,
+            interval: None,
+            p: None,
+            pairs: 0,
+            is_of_some: false,
+            error: None,
+            shared: 0.0,
+        };
         if dependence == Dependence::InOrder {
             let end = |end: fn(f64, f64) -> f64| values.iter().copied().reduce(end);
             let range = end(f64::min).zip(end(f64::max)).filter(|_| moments.count > 1);
-            let interval = range.map(|(low, high)| [low, high]);
-            return Self { mean: moments.mean, interval, p: None, pairs: 0, error: None, shared: 0.0 };
+            return Self { interval: range.map(|(low, high)| [low, high]), ..plain };
+        }
+        if !dependence.has_interval() {
+            return plain;
         }
         if moments.variance.sqrt() <= ROUNDING * moments.mean.abs() && moments.count > 1 {
             // Equal values give a sign but no spread, so use the sign test.
             let p = if moments.mean == 0.0 { 1.0 } else { 0.5_f64.powf(moments.count as f64 - 1.0) };
-            return Self {
-                mean: moments.mean,
-                interval: None,
-                p: Some(p),
-                pairs: 0,
-                error: None,
-                shared: 0.0,
-            };
+            return Self { p: Some(p), ..plain };
         }
         let error = moments.error_squared().sqrt();
         Self::student(moments.mean, error, moments.count.saturating_sub(1), moments.dependence.shared())
@@ -144,7 +159,7 @@ impl MeanDifference {
         let degrees = (a + b).powi(2) / (share(a, own.count) + share(b, other.count));
         let is_known = own.count > 1 && other.count > 1 && degrees.is_finite();
         let dependence = own.dependence.or(other.dependence);
-        let is_known = is_known && dependence != Dependence::InOrder;
+        let is_known = is_known && dependence.has_interval();
         let degrees = if is_known { degrees as usize } else { 0 };
         Self::student(mean, (a + b).sqrt(), degrees, dependence.shared())
     }
@@ -156,6 +171,7 @@ impl MeanDifference {
             interval: None,
             p: is_known.then(|| two_sided_p(mean / error, degrees)),
             pairs: 0,
+            is_of_some: false,
             error: is_known.then_some((error, degrees)),
             shared,
         }
@@ -183,7 +199,8 @@ impl Moments {
     }
 
     /// The squared standard error of the mean: the variance times 1/n, plus validation rows over training rows where each value is
-    /// of another random split of the same rows. Its n trainings share rows, so the values spread less than their mean strays
+    /// of another random split of the same rows, in several folds those of all folds together over all others. Its n trainings share rows,
+    /// so the values spread less than their mean strays
     /// (C. Nadeau and Y. Bengio, *Machine Learning* 52 (2003), section 3, the corrected resampled t-test).
     fn error_squared(&self) -> f64 {
         self.variance * (1.0 / self.count as f64 + self.dependence.shared())
@@ -250,7 +267,12 @@ mod tests {
 
     fn samples(text: &str, keys: bool) -> Vec<Sample> {
         let values = text.split(' ').enumerate();
-        values.map(|(i, value)| (keys.then(|| (i.to_string(), Vec::new())), value.parse().unwrap())).collect()
+        let of = |i: usize| [i.to_string(), String::new()];
+        let sample = |(i, value): (usize, &str)| match value.parse().unwrap() {
+            value if keys => Sample::new([(of(i), value)]),
+            value => Sample::unpaired(value),
+        };
+        values.map(sample).collect()
     }
 
     /// The number of runs is the least with which the interval excludes 0, of the same mean and spread.
@@ -282,12 +304,9 @@ mod tests {
                 panic!("{line}")
             };
             let is_paired = kind == "paired";
-            let found = MeanDifference::new(
-                &samples(a, is_paired),
-                &samples(b, is_paired),
-                1.0,
-                Dependence::Independent,
-            );
+            let found = MeanDifference::new(&samples(a, is_paired), &samples(b, is_paired), 1.0, |_| {
+                Dependence::Independent
+            });
             let [mean, low, high, p] = [mean, low, high, p].map(|cell| cell.parse::<f64>().unwrap());
             let interval = found.interval.unwrap();
             // Welch's degrees of freedom are rounded down here, so the interval is a little wider than
@@ -306,13 +325,16 @@ mod tests {
 
     #[test]
     fn one_run_each_cannot_tell() {
-        let one = MeanDifference::new(&samples("3", true), &samples("1", true), 1.0, Dependence::Independent);
+        let one =
+            MeanDifference::new(&samples("3", true), &samples("1", true), 1.0, |_| Dependence::Independent);
         assert_eq!((one.mean, one.interval, one.p), (2.0, None, None));
-        let other_seeds =
-            MeanDifference::new(&samples("3", false), &samples("1 2", false), 1.0, Dependence::Independent);
+        let other_seeds = MeanDifference::new(&samples("3", false), &samples("1 2", false), 1.0, |_| {
+            Dependence::Independent
+        });
         assert_eq!((other_seeds.mean, other_seeds.interval, other_seeds.p), (1.5, None, None));
-        let equal =
-            MeanDifference::new(&samples("3 4", true), &samples("1 2", true), 1.0, Dependence::Independent);
+        let equal = MeanDifference::new(&samples("3 4", true), &samples("1 2", true), 1.0, |_| {
+            Dependence::Independent
+        });
         assert_eq!((equal.interval, equal.p), (None, Some(0.5)));
     }
 
@@ -320,7 +342,7 @@ mod tests {
     #[test]
     fn folds_in_order_have_a_range() {
         let new =
-            |own: &[Sample], other: &[Sample]| MeanDifference::new(own, other, 1.0, Dependence::InOrder);
+            |own: &[Sample], other: &[Sample]| MeanDifference::new(own, other, 1.0, |_| Dependence::InOrder);
         let own = [samples("3 5 7", true), samples("1 2 6", true)];
         let found = new(&own[0], &own[1]);
         assert_eq!((found.mean, found.interval, found.p), (2.0, Some([1.0, 3.0]), None));

@@ -18,12 +18,12 @@ use super::{
 use crate::{
     files::{Texts, csv_file, csv_lines},
     host::escape_line,
-    run::SeedAndFolds,
+    run::SeedsAndFold,
     units,
 };
 
 /// What samples are of.
-type Seeds<'a> = HashSet<Option<&'a SeedAndFolds>>;
+type Seeds<'a> = HashSet<&'a [SeedsAndFold]>;
 
 /// Values of an axis that are shown.
 const MOST_LEVELS: usize = 4;
@@ -134,10 +134,8 @@ fn same_values(comparison: &Comparison, ranking: &Ranking) -> Option<String> {
 
 /// The seeds that all settings have, and words on them; none where these are all seeds.
 fn shared_seeds(ranking: &Ranking) -> (Option<Seeds<'_>>, String) {
-    let mut of_settings = ranking
-        .settings
-        .iter()
-        .map(|own| own.samples.iter().map(|(of, _)| of.as_ref()).collect::<Seeds<'_>>());
+    let mut of_settings =
+        ranking.settings.iter().map(|own| own.samples.iter().map(|own| &*own.of).collect::<Seeds<'_>>());
     let (Some(mut shared), true) = (of_settings.next(), ranking.metric.is_learned) else {
         return (None, String::new());
     };
@@ -157,8 +155,8 @@ fn shared_seeds(ranking: &Ranking) -> (Option<Seeds<'_>>, String) {
 
 /// The samples of a setting that are of these seeds, or all.
 fn values_of<'a>(setting: &'a Candidate, seeds: Option<&'a Seeds<'a>>) -> impl Iterator<Item = f64> + 'a {
-    let is_of = move |of: &Option<SeedAndFolds>| seeds.is_none_or(|seeds| seeds.contains(&of.as_ref()));
-    setting.samples.iter().filter(move |(of, _)| is_of(of)).map(|(_, value)| *value)
+    let is_of = move |of: &[SeedsAndFold]| seeds.is_none_or(|seeds| seeds.contains(of));
+    setting.samples.iter().filter(move |own| is_of(&own.of)).map(|own| own.value)
 }
 
 /// Whether an axis can change the metric.

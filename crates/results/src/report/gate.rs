@@ -7,7 +7,7 @@ use super::{
     comparison::Comparison,
     configurations::FINISHED,
     dependence::Dependence,
-    difference_of_means::{ALPHA, MOST_RUNS, MeanDifference, Sample},
+    difference_of_means::{ALPHA, MOST_RUNS, MeanDifference},
     filter::Operator,
     matched::{Matched, Pair, Unjudged},
     matching::lost_in_words,
@@ -16,7 +16,7 @@ use super::{
     ranking::Candidate,
     statistics::{Estimate, fewest},
 };
-use crate::units;
+use crate::{run::Sample, units};
 
 /// `median(steps_per_s) < 0.95 * baseline`.
 struct Condition {
@@ -83,9 +83,10 @@ impl Condition {
     }
 
     /// # Errors
-    /// Each value is of other validation rows out of the same rows, and the interval of a median knows nothing of that.
+    /// Each value is of other validation rows out of the same rows, or that is not known, and the interval of a median knows nothing of it.
     fn refuse_drawn_median(&self, matched: &Matched) -> Result<(), ReportError> {
-        let is_drawn = |setting: &Candidate| matches!(setting.dependence, Dependence::Redrawn(_));
+        let is_drawn =
+            |setting: &Candidate| matches!(setting.dependence, Dependence::Redrawn(_) | Dependence::Unknown);
         let has_drawn = matched.pairs.iter().any(|pair| is_drawn(&pair.own) || is_drawn(&pair.base));
         if self.statistic == Statistic::Mean || !has_drawn {
             return Ok(());
@@ -195,13 +196,15 @@ impl Condition {
                     MeanDifference::from_values(&above, own.dependence)
                 }
             };
-            let are_some = mean.pairs > 0 && counts.iter().any(|count| *count > mean.pairs);
+            let over = match mean.pairs > 0 && counts.iter().any(|count| *count > mean.pairs) {
+                true => Some(format!(" over {} of both", units::counted(mean.pairs as u64, own.each))),
+                false => mean.is_of_some.then(|| " over the runs of both".to_owned()),
+            };
             let interval = mean.interval_at(alpha);
             return Above {
                 value: mean.mean,
                 interval,
-                over: are_some
-                    .then(|| format!(" over {} of both", units::counted(mean.pairs as u64, own.each))),
+                over,
                 is_constant: are_equal || (interval.is_none() && mean.p.is_some()),
                 decided_by: mean.decided_by(count, alpha),
             };
@@ -235,7 +238,7 @@ struct Above {
 }
 
 fn values(setting: &Candidate) -> Vec<f64> {
-    setting.samples.iter().map(|(_, value)| *value).collect()
+    setting.samples.iter().map(|own| own.value).collect()
 }
 
 impl Verdict {
@@ -368,7 +371,7 @@ fn matched(
 
 /// An interval for the median with error probability `alpha`.
 fn median(samples: &[Sample], alpha: f64) -> Option<[f64; 2]> {
-    let values: Vec<f64> = samples.iter().map(|(_, value)| *value).collect();
+    let values: Vec<f64> = samples.iter().map(|own| own.value).collect();
     let is_enough = values.len() >= fewest(1.0 - alpha);
     Estimate::covering(1.0 - alpha, &values)?.interval.filter(|_| is_enough)
 }

@@ -4,6 +4,7 @@ use super::{
     ReportError,
     caveats::caveats,
     comparison::Comparison,
+    dependence::Dependence,
     difference_of_means::MeanDifference,
     key::{Key, short},
     matching::{Group, Spelling, axes_of_both, lost_in_words},
@@ -65,6 +66,9 @@ impl Pair {
         match self.own.samples.len().max(self.base.samples.len()) {
             _ if self.own.is_of_other_rows(&self.base) => "other validation rows: no interval",
             1 => "one run each: no interval",
+            _ if [&self.own, &self.base].iter().any(|own| own.dependence == Dependence::Unknown) => {
+                "runs do not record their validation rows: no interval"
+            }
             _ if self.is_in_order() && self.difference.pairs == 0 => "they share no folds: no range",
             _ => "too few runs for an interval",
         }

@@ -26,6 +26,7 @@ mod grid;
 mod grouping;
 mod inputs;
 mod judged;
+mod judging_rows;
 mod key;
 mod kinds;
 mod lab;

@@ -96,20 +96,16 @@ pub(super) fn notes(comparison: &Comparison, ranking: &Ranking) -> String {
     if let Some(words) = ranking.metric.cut_words(intervals) {
         let _ = write!(text, "\n  {words}"); // writing to a String cannot fail
     }
-    let any_run = |is_so: fn(&Run) -> bool| {
-        let mut places = ranking.settings.iter().flat_map(|setting| &setting.places);
-        places.any(|&place| is_so(&comparison.runs[place]))
-    };
-    let divides = any_run(|run| run.axis("data.folds").is_some());
-    let is_of_folds = ranking.each == "fold" || (ranking.each == "seed" && divides);
-    if is_of_folds && !any_run(|run| run.fold_in_order().is_some()) {
-        text += "\n  folds share rows of training: the true intervals are wider, and p is larger (Nadeau and Bengio, 2003)";
-    } else if ranking.settings.iter().any(|own| matches!(own.dependence, Dependence::Redrawn(_))) {
-        text += "\n  seeds draw other validation rows from the same data: intervals and p allow for the training rows that they share \
-                 (Nadeau and Bengio, 2003)";
-        if any_run(Run::lacks_rows) {
-            text += ", by the fractions of the spec where runs do not record their rows";
-        }
+    if ranking.each == "split" {
+        text += "\n  seeds of the same validation rows count as one split, by their mean";
+    }
+    if ranking.settings.iter().any(|own| matches!(own.dependence, Dependence::Redrawn(_))) {
+        let _ = write!(
+            text,
+            "\n  {}s draw other validation rows from the same data: intervals and p allow for the training rows that they share \
+             (Nadeau and Bengio, 2003)",
+            ranking.each
+        ); // cannot fail
     }
     text + "\n"
 }

@@ -1,5 +1,7 @@
 //! Compares settings in pairs: differences from the best, and p-values that allow for its choice among all.
 
+use std::collections::HashMap;
+
 use super::{
     ReportError,
     comparison::Comparison,
@@ -45,8 +47,10 @@ pub(super) fn compare_with_best(settings: &mut [Candidate]) -> usize {
     let firsts = several.iter().filter(|&&own| pairs <= MOST_PAIRS || own == 0);
     let tested = firsts.flat_map(|&i| several.iter().filter(move |&&j| j > i).map(move |&j| (i, j)));
     let mut apart = 0;
+    let mut of_other_rows: HashMap<[usize; 2], bool> = HashMap::new();
     let tested = tested.filter(|&(i, j)| {
-        let is_apart = all[i].is_of_other_rows(all[j]);
+        let classes = [all[i], all[j]].map(|setting| setting.rows.class());
+        let is_apart = *of_other_rows.entry(classes).or_insert_with(|| all[i].is_of_other_rows(all[j]));
         apart += usize::from(is_apart);
         !is_apart
     });

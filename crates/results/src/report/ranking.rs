@@ -4,17 +4,18 @@ use super::{
     ReportError,
     comparison::Comparison,
     configurations::{Configuration, FINISHED, STOPPED, of_runs},
-    dependence::{Dependence, JudgingRows, sample_of},
-    difference_of_means::{ALPHA, MeanDifference, ROUNDING, Sample},
+    dependence::{Dependence, sample_of},
+    difference_of_means::{ALPHA, MeanDifference, ROUNDING},
     differences,
     grouping::{distinct, grouped},
+    judging_rows::JudgingRows,
     key::Key,
     metric::Metric,
     run::{Run, SAME_AS, varies_setting},
-    seed_means::fold,
+    seed_means::{fold, samples},
     setting_name::named,
 };
-use crate::run::{Ranked, order, samples as of_seeds};
+use crate::run::{Ranked, Sample, SeedsAndFold, order};
 
 /// A setting's values of some keys.
 pub(super) type Values = Vec<Option<String>>;
@@ -25,14 +26,14 @@ pub(super) struct Candidate {
     pub(super) values: Vec<String>,
     /// Indices of its runs, best first; of folds in the order of rows, the last first: it trains on most rows.
     pub(super) places: Vec<usize>,
-    /// A value per seed, or per run for a measured metric; if `--by` folds axes, the mean over them.
+    /// One per fold, seed or split, or per run for a measured metric; if `--by` folds axes, the mean over them.
     pub(super) samples: Vec<Sample>,
-    /// What a sample is: a seed, a fold or a run.
+    /// What a sample is: a fold, a seed, a split or a run.
     pub(super) each: &'static str,
     /// What its samples have in common.
     pub(super) dependence: Dependence,
     /// The rows that its samples are of.
-    rows: JudgingRows,
+    pub(super) rows: JudgingRows,
     /// Number of combinations of the folded axes it has, and the maximum over all settings.
     pub(super) combinations: [usize; 2],
     /// How many of its runs diverged or were stopped by their sweep.
@@ -57,7 +58,7 @@ pub(super) struct Ranking {
     pub(super) settings: Vec<Candidate>,
     /// Number of pairs of settings with more than one value: the best setting is selected among all of them.
     pub(super) pairs: usize,
-    /// What a sample is: a seed, a fold or a run.
+    /// What a sample is: a fold, a seed, a split or a run.
     pub(super) each: &'static str,
     /// The status of the ranked runs: finished, or, if none finished, stopped by the sweep.
     pub(super) status: &'static str,
@@ -124,7 +125,7 @@ impl Ranking {
         let is_folded = |axis: &&String| is_told(axis) && !by.iter().any(|key| key.stands_for(axis));
         let folded: Vec<&String> =
             comparison.axes.iter().filter(|_| !by.is_empty()).filter(is_folded).collect();
-        let each = sample_of(runs, places, metric);
+        let each = sample_of(runs, places, &groups, metric);
         let configurations = of_runs(&comparison.configurations, runs.len());
         let setting = |places: Vec<usize>| {
             let values =
@@ -136,6 +137,7 @@ impl Ranking {
         };
         let settings: Vec<Candidate> = groups.into_iter().filter_map(setting).collect();
         let mut settings = sorted(settings, metric);
+        JudgingRows::share(settings.iter_mut().map(|setting| &mut setting.rows));
         let most = settings.iter().map(|setting| setting.combinations[0]).max().unwrap_or(1);
         settings.iter_mut().for_each(|setting| setting.combinations[1] = most);
         let is_ranked = |run: &Run| run.status == status && metric.value(run).is_some();
@@ -197,7 +199,12 @@ impl Ranking {
         let taken = |setting: &Candidate| -> Vec<usize> {
             match self.each {
                 "fold" => vec![setting.samples.len()],
-                _ => setting.samples.iter().filter_map(|(of, _)| Some(of.as_ref()?.1.len())).collect(),
+                _ => {
+                    let of_seeds = |own: &'_ Sample| -> Vec<usize> {
+                        own.of.chunk_by(|[seed, _], [next, _]| seed == next).map(<[_]>::len).collect()
+                    };
+                    setting.samples.iter().flat_map(of_seeds).collect()
+                }
             }
         };
         let are_several = self.settings.iter().flat_map(taken).any(|taken| taken > 1);
@@ -248,14 +255,14 @@ impl Candidate {
         let combination = |place: usize| folded.iter().map(|axis| runs[place].axis(axis)).collect::<Vec<_>>();
         let combined = grouped(known.iter().map(|&(place, value)| (combination(place), (place, value))));
         let of_combinations: Vec<Vec<Sample>> =
-            combined.iter().map(|(_, values)| samples(values, runs, (metric, each))).collect();
+            combined.iter().map(|(_, values)| samples(values, runs, each)).collect();
         let (samples, incomplete) = fold(&of_combinations);
-        let of_samples: Vec<f64> = samples.iter().map(|(_, value)| *value).collect();
+        let of_samples: Vec<f64> = samples.iter().map(|own| own.value).collect();
         if of_samples.is_empty() {
             return None;
         }
-        let dependence = Dependence::new(each, runs, &places);
         let rows = JudgingRows::new(runs, &places, metric);
+        let dependence = Dependence::new(each, (runs, &places), &rows, &samples);
         let mean = MeanDifference::from_values(&of_samples, dependence);
         let fold = |place: usize| runs[place].fold_in_order();
         known.sort_by(|a, b| fold(b.0).cmp(&fold(a.0)).then(metric.cost(a.1).total_cmp(&metric.cost(b.1))));
@@ -284,13 +291,23 @@ impl Candidate {
 
     /// Its mean minus `factor` times that of another; without interval and p-value if other rows judge it.
     pub(super) fn minus(&self, other: &Self, factor: f64) -> MeanDifference {
-        let dependence = self.dependence.or(other.dependence);
+        let dependence = |shared: Option<&[Vec<&SeedsAndFold>]>| self.dependence_with(other, shared);
         let difference = MeanDifference::new(&self.samples, &other.samples, factor, dependence);
         if self.is_of_other_rows(other) { difference.untested() } else { difference }
     }
 
     pub(super) fn p_of_difference(&self, other: &Self) -> Option<f64> {
-        MeanDifference::p_of(&self.samples, &other.samples, self.dependence.or(other.dependence))
+        let dependence = |shared: Option<&[Vec<&SeedsAndFold>]>| self.dependence_with(other, shared);
+        MeanDifference::without_interval(&self.samples, &other.samples, 1.0, dependence).p
+    }
+
+    /// What differences from another have in common: of pairs of some of the runs what these have.
+    fn dependence_with(&self, other: &Self, shared: Option<&[Vec<&SeedsAndFold>]>) -> Dependence {
+        let of_all = self.dependence.or(other.dependence);
+        match shared.filter(|_| of_all.has_interval() && ["seed", "split"].contains(&self.each)) {
+            Some(shared) => self.rows.dependence(shared),
+            None => of_all,
+        }
     }
 
     /// Whether other rows judge it than another: a difference of the two says nothing of them.
@@ -322,28 +339,13 @@ impl Candidate {
         match self.samples.len() {
             0 | 1 => String::new(),
             count if self.is_in_order() => {
-                let is_of_several = |(of, _): &Sample| of.as_ref().is_some_and(|(_, folds)| folds.len() > 1);
+                let is_of_several = |own: &Sample| own.of.len() > 1;
                 let each = if self.samples.iter().any(is_of_several) { "seeds" } else { "folds" };
                 format!(", range over {count} {each}")
             }
             count => format!(", n {count}"),
         }
     }
-}
-
-/// Values with what they are of. Learned metrics are paired by seed; values with equal seeds are averaged, and so are the folds of
-/// one seed, which share most of their rows. If there is only one seed, they are paired by fold. Measured metrics are paired by
-/// the turn of a sweep.
-fn samples(values: &[(usize, f64)], runs: &[Run], (metric, each): (&Metric, &str)) -> Vec<Sample> {
-    let seeds = |place: usize| runs[place].seeds().unwrap_or_default();
-    if metric.is_learned {
-        return of_seeds(values.iter().map(|(place, value)| (seeds(*place), *value)), each == "fold");
-    }
-    let turn = |place: usize| {
-        let (run, [seed, fold]) = (&runs[place], seeds(place));
-        Some(([run.sweep.as_deref()?, run.repeat().unwrap_or_default(), &seed, &fold].join("\n"), Vec::new()))
-    };
-    values.iter().map(|(place, value)| (turn(*place), *value)).collect()
 }
 
 /// Best first, as the sweep itself ranks them.

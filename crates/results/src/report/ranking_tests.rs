@@ -22,7 +22,7 @@ fn setting(values: Vec<f64>) -> Candidate {
         samples: values
             .into_iter()
             .enumerate()
-            .map(|(i, v)| (Some((i.to_string(), Vec::new())), v))
+            .map(|(i, value)| Sample::new([([i.to_string(), String::new()], value)]))
             .collect(),
         difference: None,
         p: None,

@@ -6,7 +6,10 @@ use std::{
     sync::Arc,
 };
 
-use super::cost::Cost;
+use super::{
+    cost::Cost,
+    samples::{Sample, SeedsAndFold, TrialValue, differ, mean, pairs, sample_unit, samples},
+};
 pub use crate::spec::SEEDS;
 use crate::{event::Status, spec::Monitor};
 
@@ -15,12 +18,6 @@ pub const REPEAT: &str = "repeat";
 
 /// The one of [`SEEDS`] that is the fold on which a run validates. The others together are its seed.
 pub const FOLD: &str = "data.fold";
-
-/// What a value is of: its seed, and the folds of this seed over which it is the mean.
-pub type SeedAndFolds = (String, Vec<String>);
-
-/// What a value of a setting is of, and the value. Only values of the same seed and folds can be paired.
-pub type Sample = (Option<SeedAndFolds>, f64);
 
 /// A setting that is to be ranked.
 pub struct Ranked<'a> {
@@ -42,38 +39,7 @@ impl Ranked<'_> {
 
 /// The folds of all seeds; one of a seed without folds.
 fn folds(samples: &[Sample]) -> usize {
-    samples.iter().map(|(of, _)| of.as_ref().map_or(1, |(_, folds)| folds.len().max(1))).sum()
-}
-
-/// A value per seed, or per fold: the mean over its trials.
-pub fn samples(values: impl IntoIterator<Item = ([String; 2], f64)>, by_fold: bool) -> Vec<Sample> {
-    let mut of_seeds: BTreeMap<String, (BTreeSet<String>, Vec<f64>)> = BTreeMap::new();
-    for ([seed, fold], value) in values {
-        let (name, fold) = if by_fold { (fold, None) } else { (seed, Some(fold)) };
-        let own = of_seeds.entry(name).or_default();
-        own.0.extend(fold);
-        own.1.push(value);
-    }
-    let of_seeds = of_seeds.into_iter();
-    of_seeds.map(|(seed, (folds, of))| (Some((seed, folds.into_iter().collect())), mean(&of))).collect()
-}
-
-/// The values of the seeds that both have. None where settings are compared by the means of all their values: they share no seed,
-/// or one of several.
-pub fn pairs(own: &[Sample], other: &[Sample]) -> Option<Vec<(f64, f64)>> {
-    let paired: Vec<(f64, f64)> = if have_same_seeds(own, other) {
-        own.iter().zip(other).map(|(own, other)| (own.1, other.1)).collect()
-    } else {
-        let values: HashMap<&SeedAndFolds, f64> =
-            other.iter().filter_map(|(of, value)| Some((of.as_ref()?, *value))).collect();
-        own.iter().filter_map(|(of, value)| Some((*value, *values.get(of.as_ref()?)?))).collect()
-    };
-    (paired.len() > 1 || (paired.len() == 1 && own.len().min(other.len()) == 1)).then_some(paired)
-}
-
-fn have_same_seeds(own: &[Sample], other: &[Sample]) -> bool {
-    let is_same = |(own, other): (&Sample, &Sample)| own.0.is_some() && own.0 == other.0;
-    own.len() == other.len() && own.iter().zip(other).all(is_same)
+    samples.iter().map(|own| own.of.len().max(1)).sum()
 }
 
 /// The settings, best first. Two are compared by their means over the seeds that both have. The best mean of the settings with
@@ -81,11 +47,11 @@ fn have_same_seeds(own: &[Sample], other: &[Sample]) -> bool {
 /// by luck. If `seeds_matter`, some [come last](Ranked::comes_last). All others follow by their difference from the leader; of equal ones the
 /// first is first.
 pub fn order(settings: &[Ranked<'_>], seeds_matter: bool, cost: &dyn Fn(f64) -> f64) -> Vec<usize> {
-    let mean_cost = |own: &Ranked<'_>| Cost::new(cost(mean(own.samples.iter().map(|(_, value)| value))));
+    let mean_cost = |own: &Ranked<'_>| Cost::new(cost(mean(own.samples.iter().map(|own| &own.value))));
     let costs: Vec<Cost> = settings.iter().map(mean_cost).collect();
-    let mut firsts: HashMap<(bool, Vec<Option<&SeedAndFolds>>), usize> = HashMap::new();
+    let mut firsts: HashMap<(bool, Vec<&[SeedsAndFold]>), usize> = HashMap::new();
     for (place, own) in settings.iter().enumerate() {
-        let seeds = own.samples.iter().map(|(of, _)| of.as_ref()).collect();
+        let seeds = own.samples.iter().map(|own| &*own.of).collect();
         let first = firsts.entry((own.has_lost, seeds)).or_insert(place);
         if costs[place] < costs[*first] {
             *first = place;
@@ -105,11 +71,12 @@ pub fn order(settings: &[Ranked<'_>], seeds_matter: bool, cost: &dyn Fn(f64) -> 
     order
 }
 
-/// Whether a setting shares one seed with a leader of several, of which another did as well: one pair says nothing about the spread,
-/// the leader's other values do.
+/// Whether a setting shares one seed with a leader of several, of which another did as well on the same folds: one pair says nothing
+/// about the spread, the leader's other values do.
 fn may_be_luck(own: &[Sample], leader: &[Sample], cost: &dyn Fn(f64) -> f64) -> bool {
-    let [(_, value)] = own else { return false };
-    leader.len() > 1 && leader.iter().any(|(_, other)| Cost::new(cost(*other)) <= Cost::new(cost(*value)))
+    let [own] = own else { return false };
+    let mut others = leader.iter().filter_map(|other| other.on_folds_of(own));
+    leader.len() > 1 && others.any(|other| Cost::new(cost(other)) <= Cost::new(cost(own.value)))
 }
 
 /// Whether a setting comes last, and by how much it is behind another.
@@ -124,8 +91,8 @@ fn behind(
     let means = |pairs: &[(f64, f64)]| {
         [mean(pairs.iter().map(|(own, _)| own)), mean(pairs.iter().map(|(_, other)| other))]
     };
-    let all = |own: &Ranked<'_>| mean(own.samples.iter().map(|(_, value)| value));
-    let [own, leader] = pairs.map_or_else(|| [all(own), all(leader)], |pairs| means(&pairs));
+    let all = |own: &Ranked<'_>| mean(own.samples.iter().map(|own| &own.value));
+    let [own, leader] = pairs.map_or_else(|| [all(own), all(leader)], |pairs| means(&pairs.values));
     (is_last, Cost::new(cost(own) - cost(leader)))
 }
 
@@ -143,9 +110,6 @@ pub(super) struct BestSetting {
     pub folds: Option<[usize; 2]>,
 }
 
-/// What random numbers and rows a trial has: its seeds and its fold, as text.
-pub type SeedsAndFold = [String; 2];
-
 /// The trials that finished, by setting: those that differ only in their seeds and folds.
 #[derive(Debug, Default)]
 pub(super) struct Settings {
@@ -160,7 +124,7 @@ pub(super) struct Settings {
 #[derive(Debug, Default)]
 struct TrialsOfSetting {
     /// By number.
-    trials: BTreeMap<usize, (SeedsAndFold, f64)>,
+    trials: BTreeMap<usize, TrialValue>,
     has_lost: bool,
 }
 
@@ -170,22 +134,22 @@ impl Settings {
         self.seeds_and_folds.insert(of);
     }
 
-    /// Takes note of how a trial of a setting ended, and of its best value.
+    /// Takes note of how a trial of a setting ended, and of its best value; `rows` is what its validation rows are known by.
     pub fn take(
         &mut self,
         setting: &str,
-        (trial, seeds): (usize, SeedsAndFold),
+        (trial, of, rows): (usize, SeedsAndFold, String),
         status: Status,
         best: Option<(Monitor, f64)>,
     ) {
-        self.know(seeds.clone());
+        self.know(of.clone());
         let own = self.settings.entry(setting.into()).or_default();
         match (status, best) {
             (Status::Diverged | Status::Stopped, _) => own.has_lost = true,
             (Status::Finished, Some((monitor, value))) => {
                 self.is_mixed |= *self.monitor.get_or_insert(monitor) != monitor;
                 if value.is_finite() {
-                    own.trials.insert(trial, (seeds, value));
+                    own.trials.insert(trial, TrialValue { of, rows: Some(rows), value });
                 }
             }
             _ => {}
@@ -195,27 +159,32 @@ impl Settings {
     /// `None` where no trial finished, or trials are judged by different metrics.
     pub fn best(&self) -> Option<BestSetting> {
         let monitor = self.monitor.filter(|_| !self.is_mixed)?;
-        // The folds of one seed share most of their rows.
-        let by_fold = differ(&self.seeds_and_folds, 1) && !differ(&self.seeds_and_folds, 0);
         let first = |own: &TrialsOfSetting| own.trials.first_key_value().map(|(trial, _)| *trial);
         let known = self.settings.iter().filter_map(|(name, own)| Some((first(own)?, name, own)));
         let mut known: Vec<_> = known.collect();
         known.sort_by_key(|(first, ..)| *first);
-        let samples: Vec<Vec<Sample>> =
-            known.iter().map(|(.., own)| samples(own.trials.values().cloned(), by_fold)).collect();
+        let values: Vec<Vec<TrialValue>> =
+            known.iter().map(|(.., own)| own.trials.values().cloned().collect()).collect();
+        // Trials that have not finished tell seeds from folds, too.
+        let all = self.seeds_and_folds.iter().map(|of| (of.clone(), None)).collect();
+        let of_values =
+            |own: &Vec<TrialValue>| own.iter().map(|own| (own.of.clone(), own.rows.clone())).collect();
+        let settings: Vec<_> = values.iter().map(of_values).chain([all]).collect();
+        let unit = sample_unit(&settings);
+        let samples: Vec<Vec<Sample>> = values.iter().map(|own| samples(own, unit)).collect();
         let ranked = known.iter().zip(&samples);
         let ranked = ranked.map(|((.., own), samples)| Ranked { samples, has_lost: own.has_lost });
         let cost = |value: f64| monitor.cost(value);
         let best = *order(&ranked.collect::<Vec<_>>(), true, &cost).first()?;
         let (_, setting, own) = &known[best];
-        let luckiest = own.trials.iter().min_by_key(|(trial, (_, value))| (Cost::new(cost(*value)), **trial));
+        let luckiest = own.trials.iter().min_by_key(|(trial, own)| (Cost::new(cost(own.value)), **trial));
         Some(BestSetting {
             setting: Arc::clone(setting),
             trial: luckiest.map(|(trial, _)| *trial)?,
             monitor,
-            value: mean(samples[best].iter().map(|(_, value)| value)),
+            value: mean(samples[best].iter().map(|own| &own.value)),
             count: samples[best].len(),
-            folds: missing_folds(own.trials.values().map(|(of, _)| of), &self.seeds_and_folds),
+            folds: missing_folds(own.trials.values().map(|own| &own.of), &self.seeds_and_folds),
         })
     }
 }
@@ -227,23 +196,7 @@ pub fn missing_folds<'a>(
     all: &BTreeSet<SeedsAndFold>,
 ) -> Option<[usize; 2]> {
     let finished = finished.collect::<BTreeSet<_>>().len();
-    (differ(all, 1) && finished < all.len()).then_some([finished, all.len()])
-}
-
-/// Whether trials differ in their seeds (part 0), or in their folds (part 1).
-fn differ(all: &BTreeSet<SeedsAndFold>, part: usize) -> bool {
-    all.iter().any(|own| all.first().is_some_and(|first| first[part] != own[part]))
-}
-
-/// The mean; if all values are equal, exactly that value, without rounding. Not a number without values.
-pub fn mean<'a>(values: impl IntoIterator<Item = &'a f64, IntoIter: Clone>) -> f64 {
-    let values = values.into_iter();
-    let mut rest = values.clone();
-    let first = rest.next().copied().unwrap_or(f64::NAN);
-    match rest.all(|value| *value == first) {
-        true => first,
-        false => values.clone().sum::<f64>() / values.count() as f64,
-    }
+    (differ(all.iter(), 1) && finished < all.len()).then_some([finished, all.len()])
 }
 
 /// Whether trials with other values of an axis are of other settings.

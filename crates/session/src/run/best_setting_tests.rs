@@ -1,6 +1,6 @@
 //! Sweeps of a few trials, and which of their settings leads.
 
-use super::*;
+use super::{super::samples::SampleUnit, *};
 
 const LOSS: Monitor = Monitor::LOSS;
 
@@ -11,7 +11,7 @@ fn best<'a>(
 ) -> Option<(String, usize, f64, usize)> {
     let mut settings = Settings::default();
     for (trial, (setting, seed, fold, value)) in trials.into_iter().enumerate() {
-        let own = (trial, seeds(seed, fold));
+        let own = (trial, seeds(seed, fold), seed.to_string());
         (0..2).for_each(|_| settings.take(setting, own.clone(), Status::Finished, Some((monitor, value))));
     }
     settings.best().map(|best| (best.setting.to_string(), best.trial, best.value, best.count))
@@ -43,15 +43,20 @@ fn the_best_mean_beats_the_luckiest_seed() {
     assert_eq!(of_seeds(&[0.5, f64::NAN, 0.125, 0.625], LOSS), is("lr 0.2", 2, 0.375, 2));
     let mut mixed = Settings::default();
     let has_best = [LOSS, r2].map(|monitor| {
-        mixed.take("", (0, seeds(0, None)), Status::Finished, Some((monitor, 0.5)));
+        mixed.take("", (0, seeds(0, None), String::new()), Status::Finished, Some((monitor, 0.5)));
         mixed.best().is_some()
     });
     assert_eq!(has_best, [true, false]);
 }
 
+/// A trial whose rows its seed draws.
+fn of_seed(of: SeedsAndFold, value: f64) -> TrialValue {
+    TrialValue { rows: Some(of[0].clone()), of, value }
+}
+
 fn samples(values: &[(u32, f64)]) -> Vec<Sample> {
-    let values = values.iter().map(|(seed, value)| (seeds((*seed).into(), None), *value));
-    super::samples(values, false)
+    let value = |(seed, value): &(u32, f64)| of_seed(seeds((*seed).into(), None), *value);
+    super::samples(&values.iter().map(value).collect::<Vec<_>>(), SampleUnit::Seed)
 }
 
 /// Orders settings of these seeds and values; those at `lost` lost seeds.
@@ -123,7 +128,8 @@ fn a_seed_without_some_of_its_folds_is_no_match_for_a_whole_one() {
         for (trial, (seed, fold)) in [(0, 0), (0, 1), (1, 0), (1, 1)].into_iter().enumerate() {
             let (value, is_hardest) = ([0.25, 1.0][fold], fold == 1);
             let mut take = |trial, name, status, value| {
-                settings.take(name, (trial, seeds(seed, Some(fold as u32))), status, Some((LOSS, value)));
+                let of = (trial, seeds(seed, Some(fold as u32)), String::new());
+                settings.take(name, of, status, Some((LOSS, value)));
             };
             take(2 * trial, "a", Status::Finished, value);
             take(2 * trial + 1, "b", if is_hardest { lost } else { Status::Finished }, value + 0.125);
@@ -133,25 +139,82 @@ fn a_seed_without_some_of_its_folds_is_no_match_for_a_whole_one() {
     for lost in [Status::Diverged, Status::Stopped, Status::Interrupted] {
         assert_eq!(best(lost), Some(("a".to_owned(), 0.625)), "{lost:?}");
     }
-    // Two folds of one seed tell more than one of each of two.
-    let of = |values: &[(u64, &str)]| {
-        super::samples(values.iter().map(|(seed, fold)| ([seed.to_string(), (*fold).to_owned()], 0.5)), false)
+    // Two folds of one seed tell more than one of each of two, and the run that both have compares them.
+    let of = |values: &[(u64, &str, f64)]| {
+        let value =
+            |(seed, fold, value): &(u64, &str, f64)| of_seed([seed.to_string(), (*fold).to_owned()], *value);
+        super::samples(&values.iter().map(value).collect::<Vec<_>>(), SampleUnit::Seed)
     };
-    let [one, two] = [of(&[(0, "0"), (0, "1"), (0, "2")]), of(&[(0, "0"), (1, "0")])];
+    let one = of(&[(0, "0", 0.5), (0, "1", 0.25), (0, "2", 0.125)]);
+    let two = of(&[(0, "0", 0.75), (1, "0", 0.0)]);
+    let ranked = |samples, has_lost| Ranked { samples, has_lost };
+    assert!(!ranked(&two, false).comes_last(&ranked(&one, false)));
+    assert!(ranked(&two, true).comes_last(&ranked(&one, false)), "it lost the others");
+    let paired = pairs(&two, &one).unwrap();
+    assert_eq!(paired.values, [(0.75, 0.5)]);
+    assert_eq!(paired.shared, Some(vec![vec![&["0".to_owned(), "0".to_owned()]]]));
+    assert_eq!(order(&[ranked(&two, false), ranked(&one, false)], true, &|value| value), [1, 0]);
+}
+
+/// Settings that lack different folds are compared by the folds of each seed that both have: `b` is the better of the two on each of
+/// these, though its mean over its own ones is higher.
+#[test]
+fn the_folds_that_both_have_decide() {
+    let of = |values: &[(u64, u32, f64)]| {
+        let value = |(seed, fold, value): &(u64, u32, f64)| of_seed(seeds(*seed, Some(*fold)), *value);
+        super::samples(&values.iter().map(value).collect::<Vec<_>>(), SampleUnit::Seed)
+    };
+    let a = of(&[(0, 0, 0.25), (0, 1, 0.5), (1, 0, 0.375), (1, 1, 0.5)]);
+    let b = of(&[(0, 1, 0.4375), (0, 2, 1.0), (1, 1, 0.375), (1, 2, 1.0), (2, 1, 0.75)]);
+    let values = pairs(&a, &b).unwrap().values;
+    assert_eq!(values, [(0.5, 0.4375), (0.5, 0.375)]);
     let ranked = |samples| Ranked { samples, has_lost: false };
-    assert!(ranked(&two).comes_last(&ranked(&one)) && !ranked(&one).comes_last(&ranked(&two)));
-    assert_eq!(pairs(&one, &two), None);
+    assert_eq!(order(&[ranked(&a), ranked(&b)], true, &|value| value), [1, 0]);
+}
+
+/// Three seeds for each of two splits: a split is one sample, also where a seed of it is lost, and pairs are of the seeds that both have.
+#[test]
+fn seeds_of_one_split_count_as_one() {
+    let value = |(split, seed, value): (u32, u32, f64)| TrialValue {
+        of: [format!("{seed} {split}"), String::new()],
+        rows: Some(split.to_string()),
+        value,
+    };
+    let of = |values: &[(u32, u32, f64)]| values.iter().copied().map(value).collect::<Vec<_>>();
+    let whole = of(&[(0, 0, 0.25), (0, 1, 0.5), (0, 2, 0.75), (1, 0, 1.0), (1, 1, 1.25), (1, 2, 1.5)]);
+    let some = of(&[(0, 0, 0.5), (0, 1, 0.75), (1, 0, 1.25), (1, 1, 1.5), (1, 2, 1.75)]);
+    let known = |values: &[TrialValue]| -> Vec<_> {
+        values.iter().map(|own| (own.of.clone(), own.rows.clone())).collect()
+    };
+    let unit =
+        |settings: &[&[TrialValue]]| sample_unit(&settings.iter().map(|own| known(own)).collect::<Vec<_>>());
+    assert_eq!(unit(&[&whole, &some]), SampleUnit::Split);
+    assert_eq!(unit(&[&whole[..3], &whole[3..]]), SampleUnit::Seed, "each setting has one split");
+    assert_eq!(unit(&[&[whole[0].clone(), whole[3].clone()]]), SampleUnit::Seed, "a seed for each split");
+    let [whole, some] = [whole, some].map(|own| super::samples(&own, SampleUnit::Split));
+    let means = |samples: &[Sample]| samples.iter().map(|own| own.value).collect::<Vec<_>>();
+    assert_eq!([means(&whole), means(&some)], [[0.5, 1.25], [0.625, 1.5]]);
+    assert_eq!(pairs(&some, &whole).unwrap().values, [(0.625, 0.375), (1.5, 1.25)]);
+    // Seeds of one split alone: they are one sample of the other.
+    let one = super::samples(&of(&[(1, 0, 2.0), (1, 1, 2.0), (1, 2, 5.0)]), SampleUnit::Seed);
+    assert_eq!(one.len(), 3);
+    assert_eq!(pairs(&one, &whole).unwrap().values, [(3.0, 1.25)]);
 }
 
 #[test]
 fn a_setting_that_diverged_comes_behind() {
     let mut settings = Settings::default();
     for (trial, setting, seed, value) in [(0, "a", 0, 0.5), (1, "b", 0, 0.25), (2, "a", 1, 0.5)] {
-        settings.take(setting, (trial, seeds(seed, None)), Status::Finished, Some((LOSS, value)));
+        settings.take(
+            setting,
+            (trial, seeds(seed, None), seed.to_string()),
+            Status::Finished,
+            Some((LOSS, value)),
+        );
     }
     let best = |settings: &Settings| settings.best().map(|best| best.setting.to_string());
     assert_eq!(best(&settings).as_deref(), Some("b"));
-    settings.take("b", (3, seeds(1, None)), Status::Diverged, None);
+    settings.take("b", (3, seeds(1, None), "1".to_owned()), Status::Diverged, None);
     assert_eq!(best(&settings).as_deref(), Some("a"));
 }
 
@@ -161,7 +224,7 @@ fn folds_that_are_missing_are_counted() {
     let all = [(0, 0), (0, 1), (0, 2), (1, 0), (1, 1), (1, 2)].map(|(seed, fold)| seeds(seed, Some(fold)));
     all.iter().for_each(|of| settings.know(of.clone()));
     let mut folds = all.iter().enumerate().map(|(trial, of)| {
-        settings.take("a", (trial, of.clone()), Status::Finished, Some((LOSS, 0.5)));
+        settings.take("a", (trial, of.clone(), of[0].clone()), Status::Finished, Some((LOSS, 0.5)));
         settings.best().map(|best| best.folds)
     });
     let wanted = [1, 2, 3, 4, 5].map(|finished| Some(Some([finished, 6])));
@@ -169,6 +232,6 @@ fn folds_that_are_missing_are_counted() {
     assert_eq!(folds.next(), Some(Some(None)), "it has all");
     let mut seeds_alone = Settings::default();
     [0, 1].into_iter().for_each(|seed| seeds_alone.know(seeds(seed, None)));
-    seeds_alone.take("a", (0, seeds(0, None)), Status::Finished, Some((LOSS, 0.5)));
+    seeds_alone.take("a", (0, seeds(0, None), "0".to_owned()), Status::Finished, Some((LOSS, 0.5)));
     assert_eq!(seeds_alone.best().map(|best| best.folds), Some(None), "its rows are not in folds");
 }

@@ -33,6 +33,7 @@ mod rehearsal;
 mod resumed;
 mod rung;
 mod rungs;
+mod samples;
 mod save_weights;
 mod session;
 mod shared;
@@ -49,10 +50,7 @@ mod trial;
 mod waiting;
 mod warnings;
 
-pub use best_setting::{
-    FOLD, REPEAT, Ranked, SEEDS, Sample, SeedAndFolds, SeedsAndFold, mean, missing_folds, order, pairs,
-    samples, varies_setting,
-};
+pub use best_setting::{FOLD, REPEAT, Ranked, SEEDS, missing_folds, order, varies_setting};
 pub use changes::{is_place_of_data, refused_changes};
 pub use datasets::Datasets;
 pub use device_group::{bf16_unit, executor};
@@ -68,6 +66,7 @@ pub use planned::{ExecuteError, Planned, Process, Resume, Role, RunFacts, Start}
 pub use prepare::{Prepared, first_run, prepare, warnings};
 pub use rehearsal::{LONGEST_STEP_S, Rehearsal, Unmeasured, rehearse};
 pub use rungs::waits_at_rung;
+pub use samples::{Paired, Sample, SampleUnit, SeedsAndFold, TrialValue, mean, pairs, sample_unit, samples};
 pub use session::Session;
 pub use stepper::Stepper;
 pub use sweep::Ended;

@@ -7,7 +7,7 @@ use std::{
 
 use chrono::{DateTime, Utc};
 
-use super::{best_setting::SeedsAndFold, extension::Extension};
+use super::{extension::Extension, samples::SeedsAndFold};
 use crate::{
     device::DeviceError,
     event::{Closed, Outcome},
@@ -167,6 +167,9 @@ pub trait Planned: Sized + Send + Sync {
 
     /// The seeds of a trial, and the fold that it validates on.
     fn seeds_and_fold(spec: &Self::Spec) -> SeedsAndFold;
+
+    /// What draws the validation rows of a trial in each fold: trials of a setting with the same have the same rows.
+    fn drawn_by(spec: &Self::Spec) -> String;
 
     /// First 8 hex digits of SHA-256 of the resolved spec.
     fn hash8(&self) -> String;

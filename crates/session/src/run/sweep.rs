@@ -166,9 +166,9 @@ impl<P: Planned> Sweep<'_, '_, P> {
         let Some(trial) = elsewhere.as_ref().map_or_else(|| Some(self.own(index).0), Option::as_ref) else {
             return;
         };
-        let seeds = P::seeds_and_fold(&trial.spec);
+        let (seeds, rows) = (P::seeds_and_fold(&trial.spec), P::drawn_by(&trial.spec));
         self.with(|progress| {
-            progress.settings.take(&self.shown_setting(trial), (index, seeds), status, best);
+            progress.settings.take(&self.shown_setting(trial), (index, seeds, rows), status, best);
             self.show_best(progress);
         });
     }

@@ -8,7 +8,6 @@ use std::{
 use super::{
     Datasets, ExecuteError, Planned, RunFacts,
     announce::{begin, compare_with_truth, report_devices, timed_by},
-    best_setting::SeedsAndFold,
     changes::{allowed_changes, changes_in_words, not_the_trials, refused_unasked},
     confusion::{class_names, save_confusion},
     device_group::{bf16_unit, device_group, slow_devices},
@@ -16,12 +15,13 @@ use super::{
     hosts::wait_for_ranks,
     resumed::Resumed,
     rungs::no_validation_at_rung,
+    samples::SeedsAndFold,
     save_weights::save_all,
     sweep_engine::settle_together,
 };
 use crate::{
     collective::ProcessGroup,
-    data::{Dataset, FileFingerprint, Weights, read_weights},
+    data::{self, Dataset, FileFingerprint, Weights, read_weights},
     event::{Closed, Event, Level, Outcome, Status},
     plan::{self, AllReduceMethod, AllReducePlan, Machine, PlanError, ResolvedDevices, Trial},
     record::{self, CheckpointIdentity, DataFacts, EventSender, RunDir, RunFiles, TrainingFiles},
@@ -85,6 +85,11 @@ impl Planned for Trial {
         let (init, shuffle) = (spec.model.init_seed, spec.data.shuffle_seed);
         let split = spec.data.split.as_ref().and_then(|split| split.seed);
         [format!("{} {init:?} {shuffle:?} {split:?}", spec.seed), format!("{:?}", spec.data.fold)]
+    }
+
+    fn drawn_by(spec: &Spec) -> String {
+        let split = spec.data.split.as_ref().and_then(|split| split.seed);
+        format!("{:?} {split:?}", data::follow_seed(&spec.data).then_some(spec.seed))
     }
 
     fn hash8(&self) -> String {
