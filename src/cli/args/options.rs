@@ -182,7 +182,7 @@ pub struct CleanOptions {
     /// Nothing outside it is removed; RUNNER_RUNS_DIR is the default where it is set
     #[arg(long, value_name = "DIR", default_value_os_t = runs_dir(), value_hint = clap::ValueHint::DirPath)]
     pub runs_dir: PathBuf,
-    /// Keep the N best of each name and task by what they monitor; a sweep counts as one, by its best setting
+    /// Keep the N best of each name and task by what they monitor, by rank and by value; a sweep counts as one, by its best setting
     #[arg(long, value_name = "N")]
     pub keep_best: Option<usize>,
     /// Remove only what began longer ago, such as `30d` or `12h`
