@@ -68,7 +68,7 @@ impl Planned for LabTrial {
         &self.devices
     }
 
-    fn remarks(&self) -> Vec<String> {
+    fn remarks(&self, _: &[String]) -> Vec<String> {
         self.notes.iter().filter(|note| Some(*note) != self.devices.note.as_ref()).cloned().collect()
     }
 

@@ -240,8 +240,8 @@ pub trait Planned: Sized + Send + Sync {
         None
     }
 
-    /// Warnings other than the note on its devices.
-    fn remarks(&self) -> Vec<String>;
+    /// Warnings other than the note on its devices; `axes` are the keys that its sweep sweeps.
+    fn remarks(&self, axes: &[String]) -> Vec<String>;
 
     /// Brings a process to the speed that it keeps, before the first trial of a sweep is timed.
     fn warm_up(&self) {}

@@ -172,8 +172,8 @@ impl Planned for Trial {
         Some(self.spec.trainer.monitor)
     }
 
-    fn remarks(&self) -> Vec<String> {
-        record::remarks(self)
+    fn remarks(&self, axes: &[String]) -> Vec<String> {
+        record::remarks(self, axes)
     }
 
     fn warm_up(&self) {
