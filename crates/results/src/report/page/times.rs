@@ -137,7 +137,10 @@ impl Content<'_> {
             html.prose("note", &words);
         }
         if places.len() < self.comparison.runs.len() {
-            html.prose("note", "Of repeats the best one is shown, or the first where they are not ranked.");
+            html.prose(
+                "note",
+                "Of repeats the best one is shown, or that of the median time where they are not ranked.",
+            );
         }
         if places.iter().any(|&place| self.comparison.runs[place].devices().contains(' ')) {
             let words = "Of several devices the first one's loop is timed; all-reduce includes the wait for the others.";
