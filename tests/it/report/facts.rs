@@ -36,7 +36,9 @@ fn a_run_begins_with_its_target_rows_and_test() {
         "test accuracy",
         "test f1",
         "test auc",
-        "rows of each class",
+        "training rows of each class",
+        "validation rows of each class",
+        "test rows of each class",
         "status",
         "train loss",
     ];
@@ -46,10 +48,25 @@ fn a_run_begins_with_its_target_rows_and_test() {
     let accuracy: f64 = metric("accuracy").parse().unwrap();
     let shown: f64 = words[5].strip_suffix(" %").unwrap().parse().unwrap();
     assert!((shown - 100.0 * accuracy).abs() < 0.1, "{shown}");
-    assert_eq!(
-        words[6..9],
-        [&metric("f1"), &metric("auc"), "Adelie 152 (44.2 %), Chinstrap 68 (19.8 %), Gentoo 124 (36.0 %)"]
-    );
+    assert_eq!(words[6..8], [&metric("f1"), &metric("auc")]);
+    // Species by `rows.csv`: the rows that neither validate nor are for the test train.
+    let table =
+        fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/experiments/data/penguins.csv")).unwrap();
+    let listed = fs::read_to_string(place.path().join(&folder).join("rows.csv")).unwrap();
+    let part_of = |row: usize| {
+        let part = listed.lines().find_map(|line| line.strip_suffix(&format!(",{row}")));
+        part.unwrap_or("training").to_owned()
+    };
+    for (part, words) in ["training", "validation", "test"].into_iter().zip(&words[8..11]) {
+        let of = |species: &str| {
+            let rows = table.lines().skip(1).enumerate().filter(|(_, line)| line.contains(species));
+            rows.filter(|(row, _)| part_of(*row) == part).count()
+        };
+        let counts: Vec<String> =
+            words.split(", ").map(|word| word.split(" (").next().unwrap().to_owned()).collect();
+        let expected = ["Adelie", "Chinstrap", "Gentoo"].map(|species| format!("{species} {}", of(species)));
+        assert_eq!(counts, expected, "{part}");
+    }
     let place_of = |title: &str| titles.iter().position(|own| *own == title).unwrap();
     assert!(
         place_of("best validation loss") < place_of("devices") && place_of("steps") < place_of("train time")
