@@ -42,7 +42,7 @@ fn a_run_begins_with_its_target_rows_and_test() {
         "status",
         "train loss",
     ];
-    assert_eq!(titles[..11], wanted);
+    assert_eq!(titles[..13], wanted);
     let words: Vec<&str> = found.iter().map(|[_, words]| words.as_str()).collect();
     assert_eq!(words[..5], ["species", "189", "69", "86", &metric("loss")]);
     let accuracy: f64 = metric("accuracy").parse().unwrap();
@@ -102,4 +102,23 @@ fn a_confusion_matrix_says_of_which_rows() {
     let page = page(&place, &["runs/a"]);
     let (_, matrix) = page.split_once("<h2>Confusion matrix</h2>").unwrap();
     assert!(matrix.contains("<p class=\"note\">12 validation rows.</p>"), "{matrix}");
+}
+
+/// Times and copies are of the last part of a run, unlike its steps and losses.
+#[test]
+fn what_is_since_the_resume_says_so() {
+    let place = Sandbox::new(LINREG);
+    let words = ["spec.toml", "-q", "checkpoint.every_epochs=1", "trainer.max_epochs=4"];
+    let folder = place.runner(&words).stdout.trim().to_owned();
+    assert!(page(&place, &[&folder]).contains("<h2>Where the time went</h2>"));
+    let step = fs::read_to_string(place.path().join(&folder).join("summary.csv")).unwrap();
+    let step = step.lines().nth(1).unwrap().split(',').nth(10).unwrap().to_owned();
+    let ended = place.runner(&["run", "--resume", &folder, "trainer.max_epochs=8"]);
+    let line = ended.stdout.lines().find(|line| line.starts_with("  validation loss ")).unwrap();
+    assert!(line.ends_with(" since the resume"), "{line}");
+    let page = page(&place, &[&folder]);
+    for heading in ["Where the time went", "Transfers"] {
+        let heading = format!("<h2>{heading} since the resume after step {step}</h2>");
+        assert!(page.contains(&heading), "{heading}");
+    }
 }

@@ -99,6 +99,7 @@ impl Planned for LabTrial {
             bf16_unit: None,
             timed_by: "operations",
             engine: None,
+            resumed_after: None,
             step: None,
             data: None,
             sums: None,

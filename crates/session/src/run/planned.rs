@@ -100,6 +100,8 @@ pub struct RunFacts<'a> {
     pub timed_by: &'static str,
     /// The engine of a training, and why.
     pub engine: Option<String>,
+    /// After which step a training was resumed.
+    pub resumed_after: Option<u64>,
     /// The work of a step; for training only.
     pub step: Option<StepFacts>,
     /// What the data are known by; of training alone.

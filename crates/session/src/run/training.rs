@@ -279,6 +279,7 @@ impl Planned for Trial {
             bf16_unit: bf16_unit(self),
             timed_by: timed_by(self),
             engine: Some(record::engine(self)),
+            resumed_after: ready.resumed.as_ref().map(|resumed| resumed.state.facts.step),
             step: Some(record::StepFacts::new(self)),
             data: Some(DataFacts::new(&ready.dataset)),
             sums: ready.sums.as_ref().map(record::all_reduce),
