@@ -25,7 +25,7 @@ use crate::{
     event::{Closed, Event, Level, Outcome, Status},
     plan::{self, AllReduceMethod, AllReducePlan, Machine, PlanError, ResolvedDevices, Trial},
     record::{self, CheckpointIdentity, DataFacts, EventSender, RunDir, RunFiles, TrainingFiles},
-    spec::{self, GpuCount, Halving, Init, Monitor, OnMissing, Problem, Request, Spec},
+    spec::{self, GpuCount, Halving, Init, Metric, Monitor, OnMissing, Problem, Request, Spec},
     train::{self, DeviceGroup, StopFlag, Trained, initial_values},
 };
 
@@ -110,6 +110,9 @@ impl Planned for Trial {
         let mut planned = datasets.engines.settle(plan(spec)?, threads, &dataset.digest, plan)?;
         datasets.plans.share(&mut planned);
         planned.data_warnings = Arc::clone(&dataset.warnings);
+        if spec.scores().contains(&Metric::AveragePrecision) {
+            Arc::make_mut(&mut planned.data_warnings).extend(dataset.warning_of_average_precision());
+        }
         initial_weights(&planned, datasets).map_err(PlanError::Problems)?;
         Ok(planned)
     }
