@@ -141,11 +141,14 @@ pub struct CompareOptions {
     #[arg(long)]
     pub detail: bool,
     /// Exit with 1 where this holds beyond doubt: `median(steps_per_s) < 0.95 * baseline`
-    #[arg(long, value_name = "EXPR", conflicts_with_all = ["times", "metric", "sort", "top", "pivot", "detail", "export"])]
+    #[arg(long, value_name = "EXPR", conflicts_with_all = ["times", "metric", "sort", "top", "pivot", "detail"])]
     pub fail_if: Option<String>,
     /// What `--fail-if` holds the runs against [default: the first path]
     #[arg(long, value_name = "PATH", requires = "fail_if", add = run_path())]
     pub baseline: Option<String>,
+    /// Exit with 1 also where `--fail-if` is undecided
+    #[arg(long, requires = "fail_if")]
+    pub strict: bool,
     /// Print one row per run in this format instead; with `--by`, one per group; `md` and `latex` have one row per figure of a single run
     #[arg(long, value_enum, value_name = "FORMAT")]
     pub export: Option<ExportFormat>,
