@@ -21,6 +21,10 @@ pub fn compare(options: &CompareOptions) -> Result<Exit, Exit> {
 
 /// `--fail-if`: compares the runs with a baseline or a fixed number.
 fn held_against(condition: &str, options: &CompareOptions) -> Result<Exit, ReportError> {
+    if options.export.is_some_and(|format| !matches!(format, ExportFormat::Json)) {
+        let message = "the result of `--fail-if` is text, or JSON";
+        return Err(ReportError::query(message.to_owned(), Some("`--export json`")));
+    }
     let read = |paths: &[String]| {
         let runs = Comparison::read(paths, options.filter.as_deref())?;
         // A gate that leaves out what it was given would hold too easily.
@@ -39,8 +43,12 @@ fn held_against(condition: &str, options: &CompareOptions) -> Result<Exit, Repor
     base.iter().chain([&own]).filter_map(Comparison::cut).for_each(warn);
     let verdict = gate(condition, &own, base.as_ref(), &options.by)?;
     verdict.warnings.iter().for_each(warn);
-    let exit = if verdict.fails { Exit::Failed } else { Exit::Done };
-    Ok(exit.more_severe(print(&verdict.text)))
+    let fails = verdict.fails || (options.strict && verdict.is_undecided);
+    let printed = match options.export {
+        None => print(&verdict.text),
+        Some(_) => print_json(&verdict.json),
+    };
+    Ok(if fails { Exit::Failed } else { Exit::Done }.more_severe(printed))
 }
 
 fn compared(options: &CompareOptions) -> Result<Exit, ReportError> {

@@ -119,9 +119,16 @@ fn check_finished(folder: &Path, refit: &Refit<'_>) -> Result<(), Exit> {
     if status == "finished" || refit.has_given_length() {
         return Ok(());
     }
-    let hint = "a final model trains as long as was best in the whole run: finish it with `runner run --resume RUN`, or say how \
-                long: `trainer.max_epochs=20`";
-    Err(Exit::refused(format!("`{}` has not finished: it is `{status}`", folder.display()), Some(hint)))
+    let length = "a final model trains as long as was best in the whole run:";
+    let say = "say how long: `trainer.max_epochs=20`";
+    let (what, hint) = match status.as_str() {
+        "damaged" => ("is damaged".to_owned(), format!("{length} that is not known; name another, or {say}")),
+        _ => (
+            format!("has not finished: it is `{status}`"),
+            format!("{length} finish it with `runner run --resume RUN`, or {say}"),
+        ),
+    };
+    Err(Exit::refused(format!("`{}` {what}", folder.display()), Some(&hint)))
 }
 
 /// The overrides, and the spec with them.

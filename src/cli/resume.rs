@@ -9,7 +9,7 @@ use super::{
 use crate::{
     host::escape_line,
     predict::moved_source,
-    record::{RunDir, SWEEP_FILE, command_line},
+    record::{RunDir, SWEEP_FILE, command_line, has_checkpoints},
     report::{Found, find_one},
     run::{
         Exit, Extension, KnownTrials, Resume, is_place_of_data, refuse, refused_changes, waits_at_rung, warn,
@@ -203,6 +203,14 @@ pub fn check(options: &StartOptions, resume: &Resume, loaded: &Loaded) -> Result
 fn allowed(folder: &RunDir, new: &Spec) -> Result<(), Exit> {
     let old = spec::load(&folder.file("spec.toml"), &[]).map_err(|failure| refuse(&failure))?;
     let Some(old) = old.trials.first() else { return Ok(()) };
+    if folder.has_finished() && old.spec.checkpoint.is_none() && !has_checkpoints(folder.path()) {
+        let message =
+            format!("`{}` has finished, and kept no checkpoint to go on from", folder.path().display());
+        return Err(Exit::refused(
+            message,
+            Some("for more of it, train anew; with a table `[checkpoint]` a run can go on"),
+        ));
+    }
     if old.spec.changes(new).is_empty() && folder.has_finished() {
         let hint = "for more of it, name a larger `trainer.max_epochs`, `max_steps` or `max_time` after it; after early stopping, a larger `trainer.early_stopping.patience`, or another `stopping_threshold`";
         return Err(Exit::refused(format!("`{}` has finished", folder.path().display()), Some(hint)));

@@ -207,12 +207,37 @@ fn the_best_stay_however_they_ended() {
         shown.lines().find(|line| line.contains(name)).map(str::trim_end)
     };
     // The best run of all, and the best finished one.
-    assert!(shown.contains("\nkept: 2 best\n") && row(&best).or(row(&finished)).is_none(), "{shown}");
+    assert!(shown.contains("\nkept: 2 best\n"), "{shown}");
+    assert!(row(&best).is_some_and(|row| row.ends_with("  by value")), "{shown}");
+    assert!(row(&finished).is_some_and(|row| row.ends_with("  by rank")), "{shown}");
     assert!(row(&worst).is_some_and(|row| row.ends_with("  not of the 1 best, can be resumed")), "{shown}");
     assert!(row(&worse).is_some_and(|row| row.ends_with("  not of the 1 best")), "{shown}");
     age(&worst);
     let shown = runs.ran(&["clean", "--older-than", "30d"]);
     assert!(shown.contains(" days old, can be resumed"), "{shown}");
+}
+
+/// A run of a seed of its own ranks after a setting of two, though its value is the best: it is kept beside what ranks first.
+#[test]
+fn the_best_values_stay_beside_what_ranks_first() {
+    let runs = Runs::new();
+    let [first, second, lucky, worst] = [["0.1", "0"], ["0.1", "1"], ["0.2", "7"], ["1e-4", "0"]]
+        .map(|[lr, seed]| runs.run(&[&format!("optimizer.sgd.lr={lr}"), &format!("seed={seed}")]));
+    let shown = runs.ran(&["clean", "--keep-best", "1"]);
+    let why = |run: &PathBuf| {
+        let name = run.file_name().unwrap().to_str().unwrap();
+        let row = shown.lines().find(|line| line.contains(name)).unwrap();
+        row.split_whitespace().skip(7).collect::<Vec<_>>().join(" ")
+    };
+    let (gone, _) = shown.split_once("\nstays as best\n\n").unwrap();
+    assert!(!gone.contains(lucky.file_name().unwrap().to_str().unwrap()), "{shown}");
+    let mut all = [&first, &second, &lucky, &worst].map(why);
+    all[..2].sort();
+    assert_eq!(all, ["by rank", "not of the 1 best", "by value", "not of the 1 best"], "{shown}");
+    let end = "\nkept: 2 best\nnothing was removed: `--yes` removes them for good\n";
+    assert!(shown.contains("\n2 folders, ") && shown.ends_with(end), "{shown}");
+    runs.ran(&["clean", "--keep-best", "1", "--yes"]);
+    assert!(lucky.is_dir() && !worst.is_dir());
 }
 
 /// The same order as `compare` uses if no run finished.

@@ -26,6 +26,15 @@ fn final_models_are_not_ranked() {
     assert_eq!(place.runner(&["report", &run, &last, "-o", "both.html"]).code, Some(0));
     let page = fs::read_to_string(place.path().join("both.html")).unwrap();
     assert!(page.contains("final model: not ranked, since nothing validated it"));
+    // The mean of the last epoch, as everywhere, and not the loss of the last batch.
+    let own = Folder(place.path().join(&last));
+    assert_ne!(own.summary("epoch_train_loss"), own.summary("final_train_loss"));
+    assert_eq!(place.runner(&["report", &last, "-o", "own.html"]).code, Some(0));
+    let page_of_one = fs::read_to_string(place.path().join("own.html")).unwrap();
+    let loss = runner::units::number(own.summary("epoch_train_loss").parse().unwrap());
+    assert!(
+        page_of_one.contains(&format!("<p class=\"verdict\">finished: final model, train loss {loss}</p>"))
+    );
     assert!(!page.contains("Best: #2"));
     let ended = place.runner(&["refit", &run, "seed=1,2"]);
     assert!(ended.stdout.contains("final model: not ranked"), "{ended:?}");

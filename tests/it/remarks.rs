@@ -64,6 +64,30 @@ fn more_steps_than_the_epochs_have() {
     assert!(ended.stdout.starts_with("spec: 2 trials, 2 runs\n"), "{}", ended.stdout);
 }
 
+/// A sweep over epochs that `max_steps` cuts to the same run. A single run may well be cut short.
+#[test]
+fn swept_epochs_that_are_never_reached() {
+    let place = place(100);
+    warned(&place, &["trainer.max_steps=2"], &[]);
+    let ended =
+        place.runner(&["check", "spec.toml", "-q", "trainer.max_steps=6", "trainer.max_epochs=2,3,5"]);
+    let words = |epochs| {
+        format!(
+            "`trainer.max_epochs` is {epochs}, and `trainer.max_steps` ends the run before, after 6 steps\n"
+        )
+    };
+    assert_eq!(ended.stderr, format!("warning: trial 1: {}warning: trial 2: {}", words(3), words(5)));
+}
+
+#[test]
+fn seeds_of_an_order_that_nothing_draws() {
+    let place = place(100);
+    warned(&place, &["data.shuffle_seed=3"], &[]);
+    let words =
+        "`data.shuffle_seed` is 3, and has no effect: `data.shuffle = false` leaves the rows in their order";
+    warned(&place, &["data.shuffle=false", "data.shuffle_seed=3"], &[words]);
+}
+
 /// Warned of before the first trial, by `check` and by a run. An error names its trial too.
 #[test]
 fn a_sweep_names_the_trials_that_it_warns_of() {

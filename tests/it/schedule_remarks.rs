@@ -64,6 +64,19 @@ fn a_length_that_no_curve_takes() {
     warned(&place, &[&chain("t_max = 9"), "schedule.curve_epochs=3"], &[last]);
 }
 
+/// A cycle has rates of its own.
+#[test]
+fn a_rate_that_no_step_takes() {
+    let place = place(100);
+    let cycle = "schedule.one_cycle.max_lr=0.02";
+    warned(&place, &[cycle, "optimizer.sgd.lr=0.02"], &[]);
+    let words = "`optimizer.sgd.lr` is 0.01, and has no effect: the rates are those of `schedule.one_cycle`, whose `max_lr` is 0.02";
+    warned(&place, &[cycle], &[words]);
+    let ended = place.runner(&["check", "spec.toml", "-q", cycle, "optimizer.sgd.lr=0.01,0.02,0.03"]);
+    let other = words.replace("is 0.01", "is 0.03");
+    assert_eq!(ended.stderr, format!("warning: trial 0: {words}\nwarning: trial 2: {other}\n"));
+}
+
 #[test]
 fn a_part_of_a_schedule_that_is_never_reached() {
     let place = place(100);

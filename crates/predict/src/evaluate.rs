@@ -187,14 +187,15 @@ impl Evaluation {
         let mut out = format!("{:<width$}  {}\n", "rows", units::count(self.rows as u64));
         for (name, value) in &self.metrics {
             let words = match name.as_str() {
-                "loss" => &self.loss,
-                "f1" | "precision" | "recall" => "mean over classes",
-                "f1_weighted" => "by the rows of each class",
-                "auc" | "average_precision" => self.ranked_in_words(),
-                _ => "",
+                "loss" => self.loss.clone(),
+                "f1" | "precision" | "recall" => "mean over classes".to_owned(),
+                "f1_weighted" => "by the rows of each class".to_owned(),
+                "average_precision" if self.classes.len() == 2 => self.average_precisions_in_words(),
+                "auc" | "average_precision" => self.ranked_in_words().to_owned(),
+                _ => String::new(),
             };
             let equally = if self.counts_equally && name != "loss" { "rows count equally" } else { "" };
-            let words: Vec<&str> = [words, equally].into_iter().filter(|words| !words.is_empty()).collect();
+            let words: Vec<&str> = [words.as_str(), equally].into_iter().filter(|words| !words.is_empty()).collect();
             let gap = if words.is_empty() { "" } else { "  " };
             let value = match name.as_str() {
                 "auc" | "average_precision" if value.is_nan() && self.is_of_one_class() => "none".to_owned(),
@@ -229,6 +230,13 @@ impl Evaluation {
         }
     }
 
+    /// `of `no`; that of `yes` is 0.3607`: the first is that of the second class.
+    fn average_precisions_in_words(&self) -> String {
+        let own = self.scores.average_precision_of(0).filter(|own| own.is_finite());
+        let other = own.map(|own| format!("; that of `{}` is {}", self.classes[0], units::number(own)));
+        format!("of `{}`{}", self.classes[1], other.unwrap_or_default())
+    }
+
     /// One JSON object, which also names the weights used.
     pub fn json(&self, trained: &Trained) -> String {
         let number = |text: &str| text.parse::<u64>().map_or(Value::Null, Value::from);
@@ -239,14 +247,21 @@ impl Evaluation {
         object.insert("step".to_owned(), number(&trained.step));
         object.insert("rows".to_owned(), json!(self.rows));
         object.extend(self.metrics.iter().map(|(name, value)| (name.clone(), json!(value))));
-        let class = |(name, counts): (&String, ClassCounts)| {
+        if self.classes.len() == 2 {
+            object.insert("positive_class".to_owned(), json!(self.classes[1]));
+        }
+        let class = |(place, (name, counts)): (usize, (&String, ClassCounts))| {
             let figure = |value: f64| (counts.rows > 0).then_some(value);
             let [precision, recall, f1] = [counts.precision(), counts.recall(), counts.f1()].map(figure);
-            json!({ "class": name, "rows": counts.rows, "precision": precision, "recall": recall, "f1": f1 })
+            let average_precision = self.scores.average_precision_of(place).and_then(figure);
+            json!({
+                "class": name, "rows": counts.rows, "precision": precision, "recall": recall, "f1": f1,
+                "average_precision": average_precision,
+            })
         };
         if let Some(counts) = self.class_counts() {
             let classes = self.classes.iter().zip(ClassCounts::all(counts, self.classes.len()));
-            object.insert("classes".to_owned(), classes.map(class).collect());
+            object.insert("classes".to_owned(), classes.enumerate().map(class).collect());
         }
         if let Scores::Classes(all) = &self.scores {
             // Rows by actual class, columns by predicted class.

@@ -28,7 +28,7 @@ pub fn of_model(trained: &Trained) -> Result<OfModel, PredictError> {
         rows.test = evaluation.metrics;
         if let Scores::Classes(all) = &evaluation.scores {
             let actual = all.counts.chunks_exact(all.classes.max(1)).map(|row| row.iter().sum());
-            rows.classes.iter_mut().zip(actual).for_each(|((_, count), more): (_, u64)| *count += more);
+            rows.classes.iter_mut().zip(actual).for_each(|((_, counts), rows): (_, u64)| counts[2] = rows);
         }
     }
     let predicted = dataset.validation.map(|rows| predict_validation(trained, rows)).transpose()?;
@@ -38,14 +38,14 @@ pub fn of_model(trained: &Trained) -> Result<OfModel, PredictError> {
 /// The rows to train and to validate on.
 fn rows_of(trained: &Trained, dataset: &Dataset) -> RunRows {
     let names = trained.data.class_names().unwrap_or_default();
-    let mut classes: Vec<(String, u64)> = names.into_iter().map(|name| (name, 0)).collect();
-    let mut take = |part: &Part| {
+    let mut classes: Vec<(String, [u64; 3])> = names.into_iter().map(|name| (name, [0; 3])).collect();
+    let mut take = |place: usize, part: &Part| {
         for class in dataset.targets_of(part) {
-            classes.get_mut(class as usize).into_iter().for_each(|(_, count)| *count += 1);
+            classes.get_mut(class as usize).into_iter().for_each(|(_, counts)| counts[place] += 1);
         }
         part.rows
     };
-    let counts = [take(&dataset.train), dataset.validation.as_ref().map_or(0, take), 0];
+    let counts = [take(0, &dataset.train), dataset.validation.as_ref().map_or(0, |part| take(1, part)), 0];
     RunRows { counts, classes, test: Vec::new() }
 }
 

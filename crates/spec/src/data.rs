@@ -212,6 +212,13 @@ impl Data {
         }
     }
 
+    /// The seed that draws the test rows, if a seed draws some. It is not the run's seed, or one run would train on the test rows of
+    /// another.
+    pub fn test_seed(&self) -> Option<u64> {
+        let split = self.split.as_ref().filter(|split| split.test > 0.0 && split.shuffle)?;
+        Some(split.seed.unwrap_or(0))
+    }
+
     /// Whether folds are in the order of the rows, so that each trains on those before it.
     pub fn has_folds_in_order(&self) -> bool {
         self.folds.is_some() && self.split.as_ref().is_some_and(|split| !split.shuffle)

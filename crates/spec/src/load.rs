@@ -1,6 +1,6 @@
 //! From a file and overrides to an experiment: every trial read and checked.
 
-use std::{path::Path, sync::OnceLock};
+use std::{collections::BTreeSet, path::Path, sync::OnceLock};
 
 use super::{
     Kind, LabSpec, Launcher, Spec,
@@ -141,6 +141,11 @@ pub(super) trait AnySpec: Clone + Judged {
 
     fn name_and_seed(&mut self) -> (&mut String, &mut u64);
 
+    /// The seed that draws its test rows, if a seed draws some.
+    fn test_seed(&self) -> Option<u64> {
+        None
+    }
+
     /// Keeps what equals a part of `other` only once.
     fn share_with(&mut self, _: &Self) {}
 }
@@ -152,6 +157,10 @@ impl AnySpec for Spec {
 
     fn name_and_seed(&mut self) -> (&mut String, &mut u64) {
         (&mut self.name, &mut self.seed)
+    }
+
+    fn test_seed(&self) -> Option<u64> {
+        self.data.test_seed()
     }
 
     fn share_with(&mut self, other: &Self) {
@@ -297,7 +306,19 @@ fn read_trials<S: AnySpec>(reader: &Points<S>, problems: &mut Vec<Problem>) -> V
         }
     }
     problems.extend(found.into_problems(sweep));
+    problems.extend(other_test_rows(sweep, &specs));
     if specs.len() < points { Vec::new() } else { expand(sweep, &specs, problems) }
+}
+
+/// A sweep whose trials keep other rows for the test: what one is tested with has trained others, and so has chosen the setting.
+fn other_test_rows<S: AnySpec>(sweep: &Sweep, specs: &[S]) -> Option<Problem> {
+    let key = sweep.keys().find(|key| "data.split.seed".starts_with(&key.dotted()))?;
+    let seeds: BTreeSet<u64> = specs.iter().filter_map(S::test_seed).collect();
+    let message = "`data.split.seed` draws the test rows, too: each trial would train on test rows of others, and none would be \
+                   left to test what the sweep chooses";
+    let hint = "sweep `seed` instead, and set no `data.split.seed`: that draws the rows to validate on alone; or keep no test rows: \
+                `data.split.test=0`";
+    (seeds.len() > 1).then(|| Problem::new(key.place(), message).hint(hint))
 }
 
 fn place_of(sweep: &Sweep, key: &str) -> Location {

@@ -141,11 +141,14 @@ pub struct CompareOptions {
     #[arg(long)]
     pub detail: bool,
     /// Exit with 1 where this holds beyond doubt: `median(steps_per_s) < 0.95 * baseline`
-    #[arg(long, value_name = "EXPR", conflicts_with_all = ["times", "metric", "sort", "top", "pivot", "detail", "export"])]
+    #[arg(long, value_name = "EXPR", conflicts_with_all = ["times", "metric", "sort", "top", "pivot", "detail"])]
     pub fail_if: Option<String>,
     /// What `--fail-if` holds the runs against [default: the first path]
     #[arg(long, value_name = "PATH", requires = "fail_if", add = run_path())]
     pub baseline: Option<String>,
+    /// Exit with 1 also where `--fail-if` is undecided
+    #[arg(long, requires = "fail_if")]
+    pub strict: bool,
     /// Print one row per run in this format instead; with `--by`, one per group; `md` and `latex` have one row per figure of a single run
     #[arg(long, value_enum, value_name = "FORMAT")]
     pub export: Option<ExportFormat>,
@@ -182,7 +185,7 @@ pub struct CleanOptions {
     /// Nothing outside it is removed; RUNNER_RUNS_DIR is the default where it is set
     #[arg(long, value_name = "DIR", default_value_os_t = runs_dir(), value_hint = clap::ValueHint::DirPath)]
     pub runs_dir: PathBuf,
-    /// Keep the N best of each name and task by what they monitor; a sweep counts as one, by its best setting
+    /// Keep the N best of each name and task by what they monitor, by rank and by value; a sweep counts as one, by its best setting
     #[arg(long, value_name = "N")]
     pub keep_best: Option<usize>,
     /// Remove only what began longer ago, such as `30d` or `12h`

@@ -298,3 +298,70 @@ fn times_of_virtual_devices_have_a_warning() {
     assert!(ended.stderr.contains("virtual"), "{ended:?}");
     assert!(!gate(&runs, "a", None, "mean(validation.loss) > 100").stderr.contains("virtual"));
 }
+
+/// One run gives no interval: a gate that must not let it pass says so by its exit code.
+#[test]
+fn a_strict_gate_fails_where_it_is_undecided() {
+    let runs = Runs::new();
+    learned(&runs, "own", &[("0.1", "32", &[1.5])]);
+    learned(&runs, "base", &[("0.1", "32", &[0.51, 0.49, 0.505, 0.52])]);
+    let (own, base) = (runs.named("own"), runs.named("base"));
+    let condition = "mean(validation.loss) > baseline";
+    let ran = |more: &[&str]| {
+        let words = ["compare", &own, "--fail-if", condition, "--baseline", &base];
+        Sandbox::new("").runner(&[&words, more].concat())
+    };
+    let (ended, strict) = (ran(&[]), ran(&["--strict"]));
+    assert!(ended.stdout.ends_with(": undecided\nundecided\n"), "{ended:?}");
+    assert_eq!([ended.code, strict.code], [Some(0), Some(1)]);
+    assert_eq!((strict.stdout, strict.stderr), (ended.stdout, "warning: 1 setting undecided\n".to_owned()));
+    let json: serde_json::Value = serde_json::from_str(&ran(&["--export", "json"]).stdout).unwrap();
+    assert_eq!([&json["condition"], &json["result"]], [condition, "undecided"]);
+    let csv = ran(&["--export", "csv"]);
+    let message = "error: the result of `--fail-if` is text, or JSON\n  = hint: `--export json`\n";
+    assert_eq!((csv.code, &*csv.stderr), (Some(2), message));
+    let alone = Sandbox::new("").runner(&["compare", &own, "--strict"]);
+    assert_eq!(alone.code, Some(2), "{alone:?}");
+}
+
+/// The interval of the three shared seeds is that of `scipy.stats.ttest_rel`, as in the text.
+#[test]
+fn the_result_as_json() {
+    let runs = Runs::new();
+    learned(&runs, "own", &[("0.1", "32", &[0.41, 0.389, 0.406])]);
+    learned(&runs, "base", &[("0.1", "32", &[0.51, 0.49, 0.505])]);
+    let (own, base) = (runs.named("own"), runs.named("base"));
+    let words = [
+        "compare",
+        &own,
+        "--baseline",
+        &base,
+        "--export",
+        "json",
+        "--fail-if",
+        "mean(validation.loss) < baseline",
+    ];
+    let ended = Sandbox::new("").runner(&words);
+    assert_eq!(ended.code, Some(1), "{ended:?}");
+    let json: serde_json::Value = serde_json::from_str(&ended.stdout).unwrap();
+    assert_eq!(json["result"], "failed");
+    let setting = &json["settings"][0];
+    assert_eq!(
+        [&setting["setting"], &setting["result"], &setting["interval"]],
+        ["lr 0.1 width 32", "failed", "confidence"]
+    );
+    assert_eq!([&setting["n"], &setting["baseline_n"]], [3, 3]);
+    // scipy.stats.ttest_rel([.41, .389, .406], [.51, .49, .505]).confidence_interval(): mean -0.1, half-width 4.302653 * 0.001 / sqrt(3)
+    let half = 4.302652729911275 * 0.001 / 3_f64.sqrt();
+    for (key, expected) in [
+        ("value", 0.40166666666666667),
+        ("bound", 0.5016666666666667),
+        ("difference", -0.1),
+        ("difference_low", -0.1 - half),
+        ("difference_high", -0.1 + half),
+        ("confidence", 0.95),
+    ] {
+        let found = setting[key].as_f64().unwrap();
+        assert!((found - expected).abs() < 1e-12, "{key}: {found} {expected}");
+    }
+}

@@ -91,6 +91,9 @@ fn seeds_of_one_split_tell_nothing_of_other_rows() {
          takes all in turn)\n  RUNS/"
     );
     assert!(text.starts_with(&verdict), "{text}");
+    // Another `data.split.seed` would draw other test rows, too.
+    let tested = answer("[data.split]\ntest = 0.1\n", |_| (20, 70, "a".to_owned()));
+    assert!(tested.contains(&format!("\n  {SAME_ROWS} (`data.folds` takes all in turn)\n")), "{tested}");
     // Rows in a file of their own, and rows in their order.
     let of_file = answer("", |_| (20, 80, String::new()));
     assert!(of_file.contains(&format!("\n  {SAME_ROWS}\n")), "{of_file}");

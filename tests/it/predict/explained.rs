@@ -1,5 +1,7 @@
 //! Why a model says what it says: its figures for each class, and which columns it relies on.
 
+use std::fs;
+
 use serde_json::Value;
 
 use super::{
@@ -7,6 +9,7 @@ use super::{
     arrays::{npy, singles},
     expected_metrics, near, spec,
 };
+use crate::process::Sandbox;
 
 /// A model that is judged by this metric.
 fn judged_by(metric: &str, target: &str, other: &str, outputs: usize, loss: &str) -> Model {
@@ -67,8 +70,39 @@ fn rows_of_one_class_are_said_to_be_so() {
     let json = model.evaluated(&["small.csv"]);
     assert_eq!(
         json["classes"][0].to_string(),
-        r#"{"class":"a \"middle\" one","rows":0,"precision":null,"recall":null,"f1":null}"#
+        r#"{"class":"a \"middle\" one","rows":0,"precision":null,"recall":null,"f1":null,"average_precision":null}"#
     );
+}
+
+/// Of two classes the average precision is that of the second, here the more frequent: a run warns, and `evaluate` has both.
+#[test]
+fn average_precision_names_its_class() {
+    let rows: String = (0..60)
+        .map(|row| format!("{},{}\n", row % 7, if row % 7 == 3 || row % 10 == 0 { "ja" } else { "nein" }))
+        .collect();
+    let spec = "data.csv = { path = 'rows.csv', target = 'again', validation_fraction = 0.2 }\n\
+                model = { layers = [{ linear = { out_features = 2 } }], loss = 'cross_entropy' }\n\
+                optimizer.adam.lr = 0.1\ntrainer = { max_epochs = 2, monitor = 'validation.average_precision' }\n";
+    let place = Sandbox::new(spec);
+    fs::write(place.path().join("rows.csv"), format!("days,again\n{rows}")).unwrap();
+    let ran = place.runner(&["spec.toml", "-q"]);
+    let (before, rest) = ran.stderr.split_once(" of 48 rows to train on are: ").unwrap();
+    assert!(
+        before.starts_with("warning: `average_precision` is that of `nein`, the second class, which "),
+        "{ran:?}"
+    );
+    let way = "for the rarer `ja` choose by `auc`, which is the same for both; `runner evaluate` prints the average precision of each\n";
+    assert_eq!(rest, way);
+    let run = ran.stdout.trim();
+    let ended = place.runner(&["evaluate", run, "rows.csv"]);
+    let json = place.runner(&["evaluate", run, "rows.csv", "--json"]).stdout;
+    let json: Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(json["positive_class"], "nein");
+    assert_eq!(json["classes"][1]["average_precision"], json["average_precision"]);
+    let [ja, nein] =
+        [0, 1].map(|class| runner::units::number(f64_of(&json["classes"][class]["average_precision"])));
+    let line = format!("\naverage_precision  {nein}  of `nein`; that of `ja` is {ja}\n");
+    assert!(ended.stdout.contains(&line), "{ended:?}");
 }
 
 /// With two values of a column, a permutation changes nothing or exchanges them: the mean and the deviation follow from

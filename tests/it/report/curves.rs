@@ -130,7 +130,7 @@ fn a_run_that_diverged_says_why() {
     let ended = place.runner(&words);
     assert_eq!(ended.code, Some(1));
     let page = page(&place, &["runs"]);
-    let (_, rest) = page.split_once("<p class=\"verdict\">diverged: train loss ").unwrap();
+    let (_, rest) = page.split_once("<p class=\"verdict\">diverged").unwrap();
     let (_, rest) = rest.split_once("<p class=\"doubt\">").unwrap();
     let (why, _) = rest.split_once("</p>").unwrap();
     let why = why.replace("<code>", "`").replace("</code>", "`");

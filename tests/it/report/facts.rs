@@ -36,20 +36,37 @@ fn a_run_begins_with_its_target_rows_and_test() {
         "test accuracy",
         "test f1",
         "test auc",
-        "rows of each class",
+        "training rows of each class",
+        "validation rows of each class",
+        "test rows of each class",
         "status",
         "train loss",
     ];
-    assert_eq!(titles[..11], wanted);
+    assert_eq!(titles[..13], wanted);
     let words: Vec<&str> = found.iter().map(|[_, words]| words.as_str()).collect();
     assert_eq!(words[..5], ["species", "189", "69", "86", &metric("loss")]);
     let accuracy: f64 = metric("accuracy").parse().unwrap();
     let shown: f64 = words[5].strip_suffix(" %").unwrap().parse().unwrap();
     assert!((shown - 100.0 * accuracy).abs() < 0.1, "{shown}");
-    assert_eq!(
-        words[6..9],
-        [&metric("f1"), &metric("auc"), "Adelie 152 (44.2 %), Chinstrap 68 (19.8 %), Gentoo 124 (36.0 %)"]
-    );
+    assert_eq!(words[6..8], [&metric("f1"), &metric("auc")]);
+    // Species by `rows.csv`: the rows that neither validate nor are for the test train.
+    let table =
+        fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/experiments/data/penguins.csv")).unwrap();
+    let listed = fs::read_to_string(place.path().join(&folder).join("rows.csv")).unwrap();
+    let part_of = |row: usize| {
+        let part = listed.lines().find_map(|line| line.strip_suffix(&format!(",{row}")));
+        part.unwrap_or("training").to_owned()
+    };
+    for (part, words) in ["training", "validation", "test"].into_iter().zip(&words[8..11]) {
+        let of = |species: &str| {
+            let rows = table.lines().skip(1).enumerate().filter(|(_, line)| line.contains(species));
+            rows.filter(|(row, _)| part_of(*row) == part).count()
+        };
+        let counts: Vec<String> =
+            words.split(", ").map(|word| word.split(" (").next().unwrap().to_owned()).collect();
+        let expected = ["Adelie", "Chinstrap", "Gentoo"].map(|species| format!("{species} {}", of(species)));
+        assert_eq!(counts, expected, "{part}");
+    }
     let place_of = |title: &str| titles.iter().position(|own| *own == title).unwrap();
     assert!(
         place_of("best validation loss") < place_of("devices") && place_of("steps") < place_of("train time")
@@ -85,4 +102,23 @@ fn a_confusion_matrix_says_of_which_rows() {
     let page = page(&place, &["runs/a"]);
     let (_, matrix) = page.split_once("<h2>Confusion matrix</h2>").unwrap();
     assert!(matrix.contains("<p class=\"note\">12 validation rows.</p>"), "{matrix}");
+}
+
+/// Times and copies are of the last part of a run, unlike its steps and losses.
+#[test]
+fn what_is_since_the_resume_says_so() {
+    let place = Sandbox::new(LINREG);
+    let words = ["spec.toml", "-q", "checkpoint.every_epochs=1", "trainer.max_epochs=4"];
+    let folder = place.runner(&words).stdout.trim().to_owned();
+    assert!(page(&place, &[&folder]).contains("<h2>Where the time went</h2>"));
+    let step = fs::read_to_string(place.path().join(&folder).join("summary.csv")).unwrap();
+    let step = step.lines().nth(1).unwrap().split(',').nth(10).unwrap().to_owned();
+    let ended = place.runner(&["run", "--resume", &folder, "trainer.max_epochs=8"]);
+    let line = ended.stdout.lines().find(|line| line.starts_with("  validation loss ")).unwrap();
+    assert!(line.ends_with(" since the resume"), "{line}");
+    let page = page(&place, &[&folder]);
+    for heading in ["Where the time went", "Transfers"] {
+        let heading = format!("<h2>{heading} since the resume after step {step}</h2>");
+        assert!(page.contains(&heading), "{heading}");
+    }
 }

@@ -54,13 +54,19 @@ fn a_run_goes_on_by_its_own_spec() {
          reaches beyond what it has taken\n",
     );
     let plain = place.run(&[]).ended_by(0);
-    refused(
-        &place,
-        &plain,
-        &[longer],
-        "error: `RUN` has no checkpoint to go on from\n  = hint: run its spec again, with a table `[checkpoint]`\n",
-    );
+    refused(&place, &plain, &[longer], NONE_KEPT);
+    refused(&place, &plain, &[], NONE_KEPT);
+    // A cycle that has begun keeps its length.
+    let cycle = place.run(&["checkpoint={}", "schedule.one_cycle.max_lr=0.1"]).ended_by(0);
+    let ended = resume(&place, &cycle, &[longer]);
+    let hint = "  = hint: leave it and `schedule.curve_epochs` out: it is then the length of the run, which keeps it when it goes on: for a \
+                longer cycle, train anew\n";
+    assert!(ended.code == Some(2) && ended.stderr.ends_with(hint), "{ended:?}");
 }
+
+/// There is nothing to go on from, whatever else is named.
+const NONE_KEPT: &str = "error: `RUN` has finished, and kept no checkpoint to go on from\n  = hint: for more of it, train anew; with a \
+                         table `[checkpoint]` a run can go on\n";
 
 /// A spec with checkpoints on a CSV file of 40 rows: where the file is, and its rows.
 fn on_a_table() -> (Sandbox, PathBuf, String) {

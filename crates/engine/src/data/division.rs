@@ -17,8 +17,7 @@ use crate::{
 #[derive(Clone, Debug)]
 pub(super) struct Division {
     pub(super) seed: u64,
-    /// The seed that draws the test rows. It is not the run's seed, or one run would train on the test rows
-    /// of another.
+    /// [`spec::Data::test_seed`]
     pub(super) test_seed: u64,
     pub(super) validation: f64,
     pub(super) test: f64,
@@ -40,10 +39,9 @@ impl Division {
         let split = data.split.as_ref();
         let folds = data.folds.zip(data.fold).map(|(folds, fold)| [folds, fold]);
         let (key, validation) = data.validation_fraction().unwrap_or(("data", 0.0));
-        let own_seed = split.and_then(|split| split.seed);
         Self {
-            seed: own_seed.unwrap_or(seed),
-            test_seed: own_seed.unwrap_or(0),
+            seed: split.and_then(|split| split.seed).unwrap_or(seed),
+            test_seed: data.test_seed().unwrap_or(0),
             validation,
             test: split.map_or(0.0, |split| split.test),
             folds,

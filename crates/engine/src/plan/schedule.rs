@@ -51,10 +51,10 @@ fn fill(curve: &mut Curve, counts: u64, key: &str, problems: &mut Vec<Problem>) 
             if total < counts {
                 let message = format!("`total_steps = {total}` ends before the run does: it takes {counts}");
                 let problem = Problem::at_key(format!("{key}.one_cycle.total_steps"), message);
-                problems.push(
-                    problem
-                        .hint("leave it and `schedule.curve_epochs` out: it is then the length of the run"),
-                );
+                problems.push(problem.hint(
+                    "leave it and `schedule.curve_epochs` out: it is then the length of the run, which keeps it when it goes on: for a \
+                     longer cycle, train anew",
+                ));
             }
             // PyTorch divides by zero there.
             if c.pct_start * total as f64 == 1.0 {

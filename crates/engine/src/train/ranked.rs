@@ -2,7 +2,12 @@
 //! `average_precision_score` compute them from the softmax of the outputs: with two classes, that of the second
 //! class; with more, the mean of each class against the rest (`multi_class="ovr"`, `average="macro"`).
 
+use std::ops::Range;
+
 use crate::plan::MOST_RANKED;
+
+/// The area under a curve, from scores in ascending order with whether each is of the class.
+type Area = fn(&[(f64, bool)]) -> Option<f64>;
 
 /// The outputs and classes of all rows. They are all kept, because areas depend on the ranks among them.
 pub struct Ranked {
@@ -40,7 +45,16 @@ impl Ranked {
         self.mean(precision_recall_area)
     }
 
-    fn mean(&self, area: fn(&[(f64, bool)]) -> Option<f64>) -> Option<f64> {
+    /// That of a class against the rest.
+    pub fn average_precision_of(&self, class: usize) -> Option<f64> {
+        self.mean_of(class..class + 1, precision_recall_area)
+    }
+
+    fn mean(&self, area: Area) -> Option<f64> {
+        self.mean_of(usize::from(self.classes == 2)..self.classes, area)
+    }
+
+    fn mean_of(&self, classes: Range<usize>, area: Area) -> Option<f64> {
         if self.is_full {
             return None;
         }
@@ -54,7 +68,7 @@ impl Ranked {
         };
         let shares: Vec<(f64, f64)> = rows().map(softmax).collect();
         let (mut sum, mut count) = (0.0, 0.0);
-        for class in usize::from(self.classes == 2)..self.classes {
+        for class in classes {
             let scores =
                 rows().zip(&shares).map(|(row, (top, sum))| (f64::from(row[class]) - top).exp() / sum);
             let mut scored: Vec<_> =
@@ -109,6 +123,17 @@ mod tests {
         assert_eq!(roc_area(&scored([0.1, 0.4, 0.35, 0.8])), Some(0.75));
         assert_eq!(roc_area(&scored([0.5; 4])), Some(0.5));
         assert_eq!(roc_area(&[(0.2, true), (0.5, true)]), None);
+    }
+
+    /// scikit-learn's `average_precision_score` of each class: [0, 1, 0, 0] with [0.1, 0.4, 0.35, 0.8], and the reverse.
+    #[test]
+    fn each_of_two_classes_has_its_own() {
+        let mut ranked = Ranked::new(2);
+        let outputs: Vec<f32> =
+            [0.1_f32, 0.4, 0.35, 0.8].iter().flat_map(|p| [(1.0 - p).ln(), p.ln()]).collect();
+        ranked.add(&outputs, &[0.0, 1.0, 0.0, 0.0]);
+        assert_eq!([0, 1].map(|class| ranked.average_precision_of(class)), [Some(2.75 / 3.0), Some(0.5)]);
+        assert_eq!(ranked.average_precision(), Some(0.5));
     }
 
     #[test]

@@ -98,6 +98,14 @@ impl Scores {
         }
     }
 
+    /// The average precision of a class against the rest; `None` if there were too many rows to rank, or no classes.
+    pub fn average_precision_of(&self, class: usize) -> Option<f64> {
+        match self {
+            Self::Classes(all) => all.ranked.as_ref()?.average_precision_of(class),
+            Self::Numbers(_) => None,
+        }
+    }
+
     /// The metric of each target separately, named `mae_NAME`; empty for classes.
     pub fn of_targets(&self, metric: Metric, names: &[String]) -> Vec<(String, f64)> {
         let Self::Numbers(errors) = self else { return Vec::new() };

@@ -57,7 +57,16 @@ impl Comparison {
             _ => {}
         }
         let own = caveats(metric, settings.iter().map(|setting| (self, setting)));
-        own.into_iter().chain(self.rows_apart(settings)).collect()
+        own.into_iter().chain(self.rows_apart(settings)).chain(self.test_rows_apart(settings)).collect()
+    }
+
+    /// That runs, which are compared, keep other rows for the test.
+    fn test_rows_apart(&self, settings: &[Candidate]) -> Option<String> {
+        let runs = settings.iter().flat_map(|setting| setting.places.iter().map(|&place| &self.runs[place]));
+        let seeds = runs.filter(|run| run.has_test_rows()).map(|run| run.axis("data.split.seed"));
+        (distinct(seeds).len() > 1).then(|| {
+            "the test rows differ (`data.split.seed`): those of one run trained others, and test nothing that is chosen here".to_owned()
+        })
     }
 
     /// `2 tasks, whose metrics are not comparable: the validation rows differ (#0, 1; #2)`; where settings of two tasks can be compared,
@@ -138,6 +147,9 @@ fn same_rows(run: &Run) -> String {
     }
     let way_out = match (run.is_split(), has_folds) {
         (false, _) => "",
+        // `data.split.seed` would draw other test rows, too.
+        (true, true) if run.has_test_rows() => "",
+        (true, false) if run.has_test_rows() => " (`data.folds` takes all in turn)",
         // Each seed has folds of its own.
         (true, true) if run.axis("data.split.seed").is_none() => "",
         (true, true) => " (`data.split.seed` divides them otherwise)",
@@ -146,6 +158,18 @@ fn same_rows(run: &Run) -> String {
     format!(
         "seeds validate on the same rows: intervals and p are of what seeds draw; other rows may rank otherwise{way_out}"
     )
+}
+
+impl Run {
+    /// Whether it keeps rows for a test, and a seed draws them.
+    fn has_test_rows(&self) -> bool {
+        let is_drawn = self.axis("data.split.shuffle") != Some("false");
+        is_drawn
+            && self
+                .axis("data.split.test")
+                .and_then(|test| test.parse().ok())
+                .is_some_and(|test: f64| test > 0.0)
+    }
 }
 
 impl Metric {

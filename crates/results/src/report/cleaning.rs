@@ -1,7 +1,7 @@
 //! `clean`: finds runs and sweeps that are old, or far from the best.
 
 use std::{
-    collections::{BTreeMap, HashSet},
+    collections::{BTreeMap, HashMap, HashSet},
     fs, iter, mem,
     path::{Path, PathBuf},
     time::Duration,
@@ -35,15 +35,17 @@ pub struct CleanRequest<'a> {
     pub now: DateTime<Utc>,
 }
 
-/// The runs and sweeps that would be removed, and how many are kept for which reason.
+/// The runs and sweeps that would be removed, the best, and how many are kept for which reason.
 pub struct Cleaning {
-    removable: Vec<Removable>,
+    removable: Vec<Judged>,
+    best: Vec<Judged>,
     kept: BTreeMap<&'static str, usize>,
     /// Whether runs of one name are of several tasks, so that each has its own best.
     has_tasks: bool,
 }
 
-struct Removable {
+/// A run or sweep with what decides on it.
+struct Judged {
     /// Its path relative to the folder of all runs.
     name: String,
     entry: Entry,
@@ -56,21 +58,24 @@ impl Cleaning {
     pub fn new(request: &CleanRequest<'_>, is_live: impl Fn(&Path) -> bool) -> Result<Self, ReportError> {
         let mut entries = listing::entries(&request.path.display().to_string())?;
         let best = best(&mut entries, request.keep_best);
-        let (mut removable, mut kept) = (Vec::new(), BTreeMap::new());
+        let (mut removable, mut best_ones, mut kept) = (Vec::new(), Vec::new(), BTreeMap::new());
         for entry in entries {
             let running = is_live(&entry.folder).then_some("running");
-            match running.or_else(|| request.reason_to_keep(&entry, &best)) {
-                Some(reason) => *kept.entry(reason).or_default() += 1,
-                None => {
-                    let name = entry.folder.strip_prefix(request.runs_dir).unwrap_or(&entry.folder);
-                    let (name, bytes) = (name.display().to_string(), size(&entry.folder));
-                    let why = request.reason_to_go(&entry, &best);
-                    removable.push(Removable { name, entry, bytes, why });
-                }
-            }
+            let reason = running.or_else(|| request.reason_to_keep(&entry, &best));
+            reason.iter().for_each(|reason| *kept.entry(*reason).or_default() += 1);
+            let (group, why) = match (reason, best.folders.get(&entry.folder)) {
+                (None, _) => (&mut removable, request.reason_to_go(&entry, &best)),
+                (Some(BEST), Some(why)) => (&mut best_ones, (*why).to_owned()),
+                _ => continue,
+            };
+            let name = entry.folder.strip_prefix(request.runs_dir).unwrap_or(&entry.folder);
+            let (name, bytes) = (name.display().to_string(), size(&entry.folder));
+            group.push(Judged { name, entry, bytes, why });
         }
-        removable.sort_by(|a, b| a.entry.started().cmp(b.entry.started()));
-        Ok(Self { removable, kept, has_tasks: best.has_tasks })
+        for group in [&mut removable, &mut best_ones] {
+            group.sort_by(|a: &Judged, b| a.entry.started().cmp(b.entry.started()));
+        }
+        Ok(Self { removable, best: best_ones, kept, has_tasks: best.has_tasks })
     }
 
     /// The folders that would be removed.
@@ -78,7 +83,7 @@ impl Cleaning {
         self.removable.iter().map(|removable| &*removable.entry.folder)
     }
 
-    /// A table of these folders, and what is kept.
+    /// A table of these folders, one of the best, and what else is kept.
     pub fn text(&self, width: u16) -> String {
         let kept: Vec<_> = self.kept.iter().map(|(reason, count)| format!("{count} {reason}")).collect();
         let mut kept = if kept.is_empty() { String::new() } else { format!("kept: {}\n", kept.join(", ")) };
@@ -88,18 +93,26 @@ impl Cleaning {
         if self.removable.is_empty() {
             return format!("nothing to remove\n{kept}");
         }
-        let mut columns = Columns::new(&self.removable);
-        let started = |own: &Removable| own.entry.started().get(..16).unwrap_or_default().replace('T', " ");
-        columns.words("started", started);
-        columns.words("run", |own| own.name.clone());
-        columns.words("status", |own| own.entry.status());
-        columns.numbers("best", |own| own.entry.value().map(units::number).unwrap_or_default());
-        columns.numbers("size", |own| units::bytes(own.bytes));
-        columns.words("why", |own| own.why.clone());
         let bytes = units::bytes(self.removable.iter().map(|own| own.bytes).sum());
         let count = units::counted(self.removable.len() as u64, "folder");
-        format!("{}\n{count}, {bytes}\n{kept}", grid::table(&columns.known(), 2, width))
+        let best = match self.best.is_empty() {
+            true => String::new(),
+            false => format!("\nstays as best\n\n{}\n", table(&self.best, width)),
+        };
+        format!("{}\n{count}, {bytes}\n{best}{kept}", table(&self.removable, width))
     }
+}
+
+fn table(runs: &[Judged], width: u16) -> String {
+    let mut columns = Columns::new(runs);
+    let started = |own: &Judged| own.entry.started().get(..16).unwrap_or_default().replace('T', " ");
+    columns.words("started", started);
+    columns.words("run", |own| own.name.clone());
+    columns.words("status", |own| own.entry.status());
+    columns.numbers("best", |own| own.entry.value().map(units::number).unwrap_or_default());
+    columns.numbers("size", |own| units::bytes(own.bytes));
+    columns.words("why", |own| own.why.clone());
+    grid::table(&columns.known(), 2, width)
 }
 
 impl CleanRequest<'_> {
@@ -114,7 +127,7 @@ impl CleanRequest<'_> {
             _ if !is_ours => Some("not at RUNS/NAME/RUN"),
             _ if entry.runs.iter().any(|run| run.status == DAMAGED) => Some("damaged"),
             _ if !entry.tags().is_empty() => Some("tagged"),
-            _ if best.folders.contains(&entry.folder) => Some("best"),
+            _ if best.folders.contains_key(&entry.folder) => Some(BEST),
             Self { keep_best: Some(_), .. } if is_finished && !best.judged.contains(&entry.folder) => {
                 Some("without a value to judge by")
             }
@@ -148,17 +161,21 @@ fn is_older(entry: &Entry, age: Duration, now: DateTime<Utc>) -> bool {
     started.is_ok_and(|started| (now - started.to_utc()).to_std().is_ok_and(|since| since > age))
 }
 
+/// Why the best are kept.
+const BEST: &str = "best";
+
 /// What is among the best.
 struct Best {
-    folders: HashSet<PathBuf>,
+    /// Each with what it is the best by.
+    folders: HashMap<PathBuf, &'static str>,
     /// All that have a value to judge by; a sweep of several tasks has one of each.
     judged: HashSet<PathBuf>,
     /// Whether runs of a name are of several tasks.
     has_tasks: bool,
 }
 
-/// The best `count` of each name, task and metric, as `compare` ranks them. What it does not rank, since nothing of it has finished,
-/// stays if its value so far is among the best `count` of all.
+/// The best `count` of each name, task and metric, as `compare` ranks them, and the `count` of the best values: what has too few seeds
+/// to rank first, or has not finished, is not therefore worse.
 fn best(entries: &mut [Entry], keep: Option<usize>) -> Best {
     let count = keep.unwrap_or(0);
     let rankings = keep.map(|_| best_first(entries)).unwrap_or_default();
@@ -169,7 +186,7 @@ fn best(entries: &mut [Entry], keep: Option<usize>) -> Best {
     for (place, entry) in judged.iter().map(|&place| (place, &entries[place])) {
         names.entry((entry.folder.parent(), entry.best().monitor())).or_default().push(place);
     }
-    let (mut best, mut has_tasks) = (HashSet::new(), false);
+    let (mut best, mut has_tasks) = (HashMap::new(), false);
     for ((parent, _), named) in &names {
         let rankings = rankings.get(&parent.map(Path::to_owned));
         let of_entries = tasks(&named.iter().map(|&place| &entries[place]).collect::<Vec<_>>());
@@ -181,16 +198,21 @@ fn best(entries: &mut [Entry], keep: Option<usize>) -> Best {
                 ranking.iter().copied().filter(|place| own.contains(place)).take(count).collect::<Vec<_>>()
             };
             group.sort_by(|a, b| entries[*a].cost().total_cmp(&entries[*b].cost()));
-            let so_far = group.iter().copied().take(count).filter(|place| !ranked.contains(place));
-            best.extend(rankings.into_iter().flatten().flat_map(first).chain(so_far));
+            let by_rank: HashSet<usize> = rankings.into_iter().flatten().flat_map(first).collect();
+            let has_value = |place: &usize| entries[*place].cost().is_finite();
+            let by_value: HashSet<usize> = group.into_iter().filter(has_value).take(count).collect();
+            best.extend(by_rank.union(&by_value).map(|place| {
+                let why = match (by_rank.contains(place), by_value.contains(place)) {
+                    (true, true) => "by rank and value",
+                    (true, false) => "by rank",
+                    (false, _) => "by value",
+                };
+                (entries[*place].folder.clone(), why)
+            }));
         }
     }
     let folder = |place: usize| entries[place].folder.clone();
-    Best {
-        folders: best.into_iter().map(folder).collect(),
-        judged: judged.into_iter().map(folder).collect(),
-        has_tasks,
-    }
+    Best { folders: best, judged: judged.into_iter().map(folder).collect(), has_tasks }
 }
 
 /// By name, and then by task and metric, its entries: that with the best setting first, as `compare` ranks all runs of the name.

@@ -1,6 +1,10 @@
 //! `--fail-if`: a bound on a figure, possibly relative to a baseline. It fails only if the interval excludes
 //! equality.
 
+mod json;
+
+use serde_json::{Value, json};
+
 use super::{
     ReportError,
     caveats::{OTHER_ROWS, SAME_ROWS},
@@ -48,8 +52,12 @@ enum Outcome {
 pub struct Verdict {
     /// What was compared, one line per setting.
     pub text: String,
+    /// The same as JSON: the condition, the result, the settings, and notes.
+    pub json: String,
     /// Whether the condition holds beyond doubt for a setting.
     pub fails: bool,
+    /// Whether it holds for a setting, but that may be chance, or is not known yet.
+    pub is_undecided: bool,
     /// Why times may not be comparable, or what remains undecided.
     pub warnings: Vec<String>,
 }
@@ -243,19 +251,27 @@ fn values(setting: &Candidate) -> Vec<f64> {
 
 impl Verdict {
     /// A setting fails if runs of it, or of the baseline's if there is one, ended without a result: they may be the bad ones. Returns
-    /// how many are undecided, since runs of them are under way.
-    fn judge_lost(&mut self, matched: &Matched, groups: [&Comparison; 2], has_baseline: bool) -> usize {
+    /// the results, undecided where runs are under way.
+    fn judge_lost(&mut self, matched: &Matched, groups: [&Comparison; 2], has_baseline: bool) -> Vec<Value> {
         let lost = matched.lost_in_words(groups, ["", "baseline: "]);
         let lost: Vec<_> = lost.into_iter().filter(|lost| lost.group == 0 || has_baseline).collect();
+        let mut judged = Vec::new();
         for Unjudged { words, is_under_way, .. } in &lost {
-            let outcome = if *is_under_way { "undecided" } else { "fails" };
-            self.text += &format!("  {words}: {outcome}\n");
-            self.fails |= !is_under_way;
+            let (word, outcome) =
+                if *is_under_way { ("undecided", Outcome::Undecided) } else { ("fails", Outcome::Fails) };
+            self.text += &format!("  {words}: {word}\n");
+            self.take(outcome);
+            judged.push(json!({ "setting": words, "result": outcome.name() }));
         }
         if !lost.is_empty() {
             self.text += "  `--where 'status = finished'` holds finished runs alone against it\n";
         }
-        lost.iter().filter(|lost| lost.is_under_way).count()
+        judged
+    }
+
+    fn take(&mut self, outcome: Outcome) {
+        self.fails |= outcome == Outcome::Fails;
+        self.is_undecided |= outcome == Outcome::Undecided;
     }
 }
 
@@ -300,21 +316,23 @@ pub fn gate(
     }
     let matched = matched(&condition, &all, own, base, by)?;
     condition.refuse_drawn_median(&matched)?;
-    let mut verdict = Verdict { text: format!("fail if {text}\n"), fails: false, warnings };
+    let title = format!("fail if {text}\n");
+    let mut verdict =
+        Verdict { text: title, json: String::new(), fails: false, is_undecided: false, warnings };
     // With many equal settings, one is more likely to differ by chance (Bonferroni correction).
     let count = matched.pairs.len();
     let alpha = ALPHA / count as f64;
-    let (mut undecided, mut has_intervals) = (0, false);
+    let (mut judged, mut has_intervals) = (Vec::new(), false);
     for pair in &matched.pairs {
         let (line, outcome, has_interval) = condition.line(pair, alpha);
         has_intervals |= has_interval;
         let name = matched.name(pair);
+        judged.push(condition.json(&name, pair, alpha, outcome));
         let name = if name.is_empty() { name } else { format!("{name}: ") };
         verdict.text += &format!("  {name}{line}\n");
-        verdict.fails |= outcome == Outcome::Fails;
-        undecided += usize::from(outcome == Outcome::Undecided);
+        verdict.take(outcome);
     }
-    undecided += verdict.judge_lost(&matched, [own, base.unwrap_or(own)], base.is_some());
+    judged.extend(verdict.judge_lost(&matched, [own, base.unwrap_or(own)], base.is_some()));
     let mut notes = matched.left_out_in_words(&condition.metric, own, base);
     notes.extend(matched.caveats(&condition.metric, own, base.unwrap_or(own)));
     verdict.text.extend(notes.iter().map(|words| format!("  {words}\n")));
@@ -324,16 +342,18 @@ pub fn gate(
     } else {
         String::new()
     };
-    let word = match verdict.fails {
-        true => "failed",
-        false if undecided > 0 => "undecided",
-        false => "passed",
+    let outcome = match verdict.fails {
+        true => Outcome::Fails,
+        false if verdict.is_undecided => Outcome::Undecided,
+        false => Outcome::Passes,
     };
-    verdict.text += &format!("{word}{covered}\n");
-    if undecided > 0 {
-        let settings = units::counted(undecided as u64, "setting");
-        verdict.warnings.push(format!("{settings} undecided"));
+    verdict.text += &format!("{}{covered}\n", outcome.name());
+    if verdict.is_undecided {
+        let undecided = judged.iter().filter(|own| own["result"] == Outcome::Undecided.name()).count();
+        verdict.warnings.push(format!("{} undecided", units::counted(undecided as u64, "setting")));
     }
+    let all = json!({ "condition": text, "result": outcome.name(), "settings": judged, "notes": notes });
+    verdict.json = format!("{all}\n");
     Ok(verdict)
 }
 

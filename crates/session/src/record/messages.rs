@@ -103,7 +103,7 @@ pub(super) fn checkpoints(outcome: &Outcome) -> Option<String> {
     Some(format!("{count}{}, for which training waited {waited}{left_out}", since_resume(outcome)))
 }
 
-/// What phases took is known of the last part of a run alone, unlike its steps and losses.
+/// What phases took, and the curve of validations, are known of the last part of a run alone, unlike its steps and losses.
 pub(super) fn since_resume(outcome: &Outcome) -> &'static str {
     if outcome.earlier_s > 0.0 { " since the resume" } else { "" }
 }

@@ -8,8 +8,8 @@ use crate::{
     units::{self, count, counted},
 };
 
-/// One sentence per remark.
-pub fn remarks(trial: &Trial) -> Vec<String> {
+/// One sentence per remark; `axes` are the keys that its sweep sweeps.
+pub fn remarks(trial: &Trial, axes: &[String]) -> Vec<String> {
     let all = [
         batch(trial),
         placement(trial),
@@ -17,6 +17,9 @@ pub fn remarks(trial: &Trial) -> Vec<String> {
         unscaled_targets(trial),
         validation(trial),
         max_steps(trial),
+        swept_max_epochs(trial).filter(|_| axes.iter().any(|key| key == "trainer.max_epochs")),
+        lr(trial),
+        shuffle_seed(trial),
         validate_every(trial),
         patience(trial),
         threshold(trial),
@@ -184,6 +187,38 @@ fn max_steps(trial: &Trial) -> Option<String> {
             "`trainer.max_steps` is {most}, and `trainer.max_epochs` ends the run before, after {epochs}, {steps}"
         )
     })
+}
+
+/// `max_epochs` beyond `max_steps`. Only a sweep is warned of it: a single run may well be cut short.
+fn swept_max_epochs(trial: &Trial) -> Option<String> {
+    let (most, of_epochs) = (trial.spec.trainer.max_steps?, trial.steps_of_epochs());
+    (most < of_epochs).then(|| {
+        let epochs = count(trial.spec.trainer.max_epochs);
+        let steps = counted(most, "step");
+        format!(
+            "`trainer.max_epochs` is {epochs}, and `trainer.max_steps` ends the run before, after {steps}"
+        )
+    })
+}
+
+/// A learning rate that no step takes.
+fn lr(trial: &Trial) -> Option<String> {
+    let Rule::One(Curve::OneCycle(cycle)) = &trial.spec.schedule.rule else { return None };
+    let (key, lr) = (trial.spec.optimizer.name(), trial.spec.optimizer.lr());
+    (lr != cycle.max_lr).then(|| {
+        let [lr, most] = [lr, cycle.max_lr].map(units::exact);
+        format!(
+            "`optimizer.{key}.lr` is {lr}, and has no effect: the rates are those of `schedule.one_cycle`, whose `max_lr` is {most}"
+        )
+    })
+}
+
+/// A seed of an order that nothing draws.
+fn shuffle_seed(trial: &Trial) -> Option<String> {
+    let seed = trial.spec.data.shuffle_seed.filter(|_| !trial.spec.data.shuffle)?;
+    Some(format!(
+        "`data.shuffle_seed` is {seed}, and has no effect: `data.shuffle = false` leaves the rows in their order"
+    ))
 }
 
 /// The epochs that have at least one step, if nothing ends the run early.

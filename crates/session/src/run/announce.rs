@@ -78,7 +78,7 @@ pub fn begin(
     }
     events.push(info(format!("steps are timed by {}", timed_by(trial))));
     events.extend(record::weak_scaling(trial).map(info));
-    events.extend(record::remarks(trial).into_iter().map(warning));
+    events.extend(record::remarks(trial, &[]).into_iter().map(warning));
     let damaged = resumed.iter().flat_map(|resumed| &resumed.damaged);
     events.extend(damaged.map(|damaged| {
         warning(format!("an older checkpoint serves, since a newer one cannot be used: {damaged}"))

@@ -72,7 +72,7 @@ impl Planned for LabTrial {
         &self.devices
     }
 
-    fn remarks(&self) -> Vec<String> {
+    fn remarks(&self, _: &[String]) -> Vec<String> {
         self.notes.iter().filter(|note| Some(*note) != self.devices.note.as_ref()).cloned().collect()
     }
 
@@ -103,6 +103,7 @@ impl Planned for LabTrial {
             bf16_unit: None,
             timed_by: "operations",
             engine: None,
+            resumed_after: None,
             step: None,
             data: None,
             sums: None,

@@ -100,6 +100,8 @@ pub struct RunFacts<'a> {
     pub timed_by: &'static str,
     /// The engine of a training, and why.
     pub engine: Option<String>,
+    /// After which step a training was resumed.
+    pub resumed_after: Option<u64>,
     /// The work of a step; for training only.
     pub step: Option<StepFacts>,
     /// What the data are known by; of training alone.
@@ -243,8 +245,8 @@ pub trait Planned: Sized + Send + Sync {
         None
     }
 
-    /// Warnings other than the note on its devices.
-    fn remarks(&self) -> Vec<String>;
+    /// Warnings other than the note on its devices; `axes` are the keys that its sweep sweeps.
+    fn remarks(&self, axes: &[String]) -> Vec<String>;
 
     /// Brings a process to the speed that it keeps, before the first trial of a sweep is timed.
     fn warm_up(&self) {}

@@ -137,7 +137,8 @@ pub fn warnings<P: Planned>(
                 format!("no trial stops early: `sweep.stop` judges first after {first}, and there are {all}");
             halving.rungs(epochs).next().is_none().then_some(text)
         });
-        let all = devices.note.iter().cloned().chain(planned.remarks()).chain(folds).chain(no_rung);
+        let all =
+            devices.note.iter().cloned().chain(planned.remarks(&experiment.axes)).chain(folds).chain(no_rung);
         Some((trial.index, all.filter(|text| !elsewhere.contains(text)).collect()))
     });
     Warnings::new(experiment.is_sweep(), trials)

@@ -54,6 +54,7 @@ impl Recording {
             sweep,
             started: rfc3339(start.at),
             command: process.command.clone(),
+            resumed_after: facts.resumed_after,
             devices: Devices {
                 requested: devices.requested.clone(),
                 used: devices.used_names(),

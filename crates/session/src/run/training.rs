@@ -25,7 +25,7 @@ use crate::{
     event::{Closed, Event, Level, Outcome, Status},
     plan::{self, AllReduceMethod, AllReducePlan, Machine, PlanError, ResolvedDevices, Trial},
     record::{self, CheckpointIdentity, DataFacts, EventSender, RunDir, RunFiles, TrainingFiles},
-    spec::{self, GpuCount, Halving, Init, Monitor, OnMissing, Problem, Request, Spec},
+    spec::{self, GpuCount, Halving, Init, Metric, Monitor, OnMissing, Problem, Request, Spec},
     train::{self, DeviceGroup, StopFlag, Trained, initial_values},
 };
 
@@ -115,6 +115,9 @@ impl Planned for Trial {
         let mut planned = datasets.engines.settle(plan(spec)?, threads, &dataset.digest, plan)?;
         datasets.plans.share(&mut planned);
         planned.data_warnings = Arc::clone(&dataset.warnings);
+        if spec.scores().contains(&Metric::AveragePrecision) {
+            Arc::make_mut(&mut planned.data_warnings).extend(dataset.warning_of_average_precision());
+        }
         initial_weights(&planned, datasets).map_err(PlanError::Problems)?;
         Ok(planned)
     }
@@ -177,8 +180,8 @@ impl Planned for Trial {
         Some(self.spec.trainer.monitor)
     }
 
-    fn remarks(&self) -> Vec<String> {
-        record::remarks(self)
+    fn remarks(&self, axes: &[String]) -> Vec<String> {
+        record::remarks(self, axes)
     }
 
     fn warm_up(&self) {
@@ -284,6 +287,7 @@ impl Planned for Trial {
             bf16_unit: bf16_unit(self),
             timed_by: timed_by(self),
             engine: Some(record::engine(self)),
+            resumed_after: ready.resumed.as_ref().map(|resumed| resumed.state.facts.step),
             step: Some(record::StepFacts::new(self)),
             data: Some(DataFacts::new(&ready.dataset)),
             sums: ready.sums.as_ref().map(record::all_reduce),

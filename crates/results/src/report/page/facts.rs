@@ -14,6 +14,9 @@ const MOST_CLASSES: usize = 10;
 /// Metrics of the test rows that are shown beside the one that chose the model.
 const SHOWN: [&str; 6] = ["accuracy", "f1", "auc", "mae", "rmse", "r2"];
 
+/// The parts of a run's rows.
+const PARTS: [&str; 3] = ["training rows", "validation rows", "test rows"];
+
 /// What a run's model does with the run's data.
 pub struct OfModel {
     /// The rows that the run knew, and those of its test.
@@ -26,8 +29,8 @@ pub struct OfModel {
 pub struct RunRows {
     /// How many it was trained on and validated with, and how many it kept for a test.
     pub counts: [usize; 3],
-    /// Each class with the number of its rows; empty for numbers.
-    pub classes: Vec<(String, u64)>,
+    /// Each class with the number of its rows in these parts; empty for numbers.
+    pub classes: Vec<(String, [u64; 3])>,
     /// Names and values of metrics of the test rows.
     pub test: Vec<(String, f64)>,
 }
@@ -42,7 +45,7 @@ impl Content<'_> {
             facts.extend(rows.parts());
             let shown = rows.shown(run.monitor().trim_start_matches("validation."));
             facts.extend(shown.into_iter().map(|(name, value)| (format!("test {name}"), value)));
-            facts.extend(rows.classes_in_words().map(|words| ("rows of each class".to_owned(), words)));
+            facts.extend(rows.classes_in_words());
         }
         if !facts.is_empty() {
             table::facts(html, facts.iter().map(|(title, words)| (title.as_str(), words.as_str())));
@@ -81,21 +84,25 @@ fn target(run: &Run) -> Option<String> {
 impl RunRows {
     /// The number of rows of each part that has some.
     fn parts(&self) -> impl Iterator<Item = (String, String)> {
-        let parts = ["training rows", "validation rows", "test rows"].into_iter().zip(self.counts);
+        let parts = PARTS.into_iter().zip(self.counts);
         let parts = parts.filter(|(_, count)| *count > 0);
         parts.map(|(title, count)| (title.to_owned(), units::count(count as u64)))
     }
 
-    /// `no 19,400 (97.0 %), yes 600 (3.00 %)`.
-    fn classes_in_words(&self) -> Option<String> {
-        let all: u64 = self.classes.iter().map(|(_, count)| count).sum();
-        let word = |(name, count): &(String, u64)| {
-            format!("{name} {} ({})", units::count(*count), units::percent(*count as f64 / all.max(1) as f64))
-        };
+    /// `training rows of each class` with `no 19,400 (97.0 %), yes 600 (3.00 %)`, and those of other parts that have rows.
+    fn classes_in_words(&self) -> impl Iterator<Item = (String, String)> {
         let more = self.classes.len().saturating_sub(MOST_CLASSES);
         let more = (more > 0).then(|| format!("and {more} more"));
-        let words: Vec<String> = self.classes.iter().take(MOST_CLASSES).map(word).chain(more).collect();
-        (!words.is_empty()).then(|| words.join(", "))
+        let of_part = move |(part, title)| {
+            let all: u64 = self.classes.iter().map(|(_, counts)| counts[part]).sum();
+            let word = |(name, counts): &(String, [u64; 3])| {
+                let share = units::percent(counts[part] as f64 / all as f64);
+                format!("{name} {} ({share})", units::count(counts[part]))
+            };
+            let shown = self.classes.iter().take(MOST_CLASSES).map(word).chain(more.clone());
+            (all > 0).then(|| (format!("{title} of each class"), shown.collect::<Vec<_>>().join(", ")))
+        };
+        PARTS.into_iter().enumerate().filter_map(of_part)
     }
 
     /// Metrics of the test rows, that by which the model was chosen first.

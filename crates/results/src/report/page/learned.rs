@@ -147,7 +147,7 @@ impl Content<'_> {
     fn verdict(&self, html: &mut Html, ranking: &Ranking, task: Option<&str>) {
         if let [run] = &self.comparison.runs[..] {
             let best = best(run);
-            let words = match (best.is_empty(), run.number("final_train_loss")) {
+            let words = match (best.is_empty(), run.number("epoch_train_loss")) {
                 _ if run.status == RUNNING => format!("{RUNNING}: {}", progress(run, false)),
                 (false, _) => format!("{}: best {best}", run.status),
                 (true, Some(loss)) => {

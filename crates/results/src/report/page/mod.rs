@@ -246,18 +246,31 @@ impl Content<'_> {
         }
     }
 
-    /// A run of each configuration, that by which its setting is named; the best first, unless the runs are about times.
+    /// A run of each configuration: that by which its setting is named, or of the median time where nothing ranks them. The best
+    /// first, unless the runs are about times.
     fn firsts(&self) -> Vec<usize> {
         if self.comparison.runs.len() == 1 {
             return vec![0];
         }
         let configurations = self.comparison.configurations.iter();
-        let best = |own: &Configuration| own.places.iter().copied().min_by_key(|place| self.rank(*place));
-        let mut first: Vec<usize> = configurations.filter_map(best).collect();
+        let shown = |own: &Configuration| {
+            let best = own.places.iter().copied().min_by_key(|place| self.rank(*place))?;
+            let is_ranked = self.names.contains_key(&best);
+            Some(if is_ranked { best } else { self.of_median_time(&own.places).unwrap_or(best) })
+        };
+        let mut first: Vec<usize> = configurations.filter_map(shown).collect();
         if !self.comparison.is_about_times() {
             first.sort_by_key(|place| self.rank(*place));
         }
         first
+    }
+
+    /// The run of the median training time, of an even number the faster of the two.
+    fn of_median_time(&self, places: &[usize]) -> Option<usize> {
+        let time = |&place: &usize| Some((self.comparison.runs[place].number("train_s")?, place));
+        let mut times: Vec<(f64, usize)> = places.iter().filter_map(time).collect();
+        times.sort_by(|a, b| a.0.total_cmp(&b.0));
+        times.get(times.len().checked_sub(1)? / 2).map(|(_, place)| *place)
     }
 
     /// The place of a run among those that are ranked, which come before all others.

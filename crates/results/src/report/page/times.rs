@@ -72,8 +72,27 @@ impl Content<'_> {
         self.lab();
         self.section("repeats", "Repeats taken together", |content, html| content.repeats(html));
         let places = self.firsts();
-        self.section("time", "Where the time went", |content, html| content.phases(html, &places));
-        self.section("transfers", "Transfers", |content, html| content.transfers(html, &places));
+        let since = self.since_resume();
+        let title = |words: &str| words.to_owned() + &since;
+        self.section("time", &title("Where the time went"), |content, html| content.phases(html, &places));
+        self.section("transfers", &title("Transfers"), |content, html| content.transfers(html, &places));
+    }
+
+    /// ` since the resume after step 69`: `timing.csv` and `transfers.csv` are of the last part of a run. Of several runs it names them.
+    fn since_resume(&self) -> String {
+        let step = |place: usize| self.comparison.runs[place].environment_number("resumed_after");
+        let resumed: Vec<(usize, f64)> =
+            (0..self.comparison.runs.len()).filter_map(|place| Some((place, step(place)?))).collect();
+        match resumed[..] {
+            [] => String::new(),
+            [(_, step)] if self.comparison.runs.len() == 1 => {
+                format!(" since the resume after step {}", units::count(step as u64))
+            }
+            _ => {
+                let places: Vec<usize> = resumed.iter().map(|(place, _)| *place).collect();
+                format!(", of {} since the resume", self.comparison.numbers(&places))
+            }
+        }
     }
 
     /// Speeds and losses of repeats, where nothing but speeds tells the settings apart; what logging costs; noise.
@@ -133,7 +152,10 @@ impl Content<'_> {
             html.prose("note", &words);
         }
         if places.len() < self.comparison.runs.len() {
-            html.prose("note", "Of repeats the best one is shown, or the first where they are not ranked.");
+            html.prose(
+                "note",
+                "Of repeats the best one is shown, or that of the median time where they are not ranked.",
+            );
         }
         if places.iter().any(|&place| self.comparison.runs[place].devices().contains(' ')) {
             let words = "Of several devices the first one's loop is timed; all-reduce includes the wait for the others.";

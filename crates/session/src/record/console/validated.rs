@@ -1,6 +1,6 @@
 //! What the validations of a run measured, for the line at its end.
 
-use super::sparkline::sparkline;
+use super::{super::messages::since_resume, sparkline::sparkline};
 use crate::{
     event::{Best, Header, Outcome, ValidationRow},
     spec::Metric,
@@ -48,7 +48,8 @@ impl Validated {
                 format!("; {best}{metrics}")
             }
         };
-        let curve = sparkline(&self.curve).map(|curve| format!("  {curve}")).unwrap_or_default();
+        let curve = sparkline(&self.curve).map(|curve| format!("  {curve}{}", since_resume(outcome)));
+        let curve = curve.unwrap_or_default();
         Some(format!("{loss}{accuracy}{best}{curve}"))
     }
 }

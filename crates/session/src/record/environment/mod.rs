@@ -42,6 +42,8 @@ pub struct Environment {
     pub started: String,
     /// The command line in the format of [`super::command_line`].
     pub command: String,
+    /// After which step it was resumed: times and copies are of what came since.
+    pub resumed_after: Option<u64>,
     pub devices: Devices,
     /// The data of a training.
     pub data: Option<DataFacts>,
