@@ -80,10 +80,11 @@ impl Filter {
 /// one of these at the beginning of a value; inside a value it is an ordinary character.
 fn split_at_word<'t>(text: &'t str, word: &str) -> Result<Vec<&'t str>, ReportError> {
     let (mut parts, mut begin, mut quote, mut depth) = (Vec::new(), 0, None, 0_usize);
-    // At the end of the text, where it is no value, no space follows it.
+    // At the end of the text no space follows it. After an operator it is a value.
     let is_at = |at: usize, begins: bool| {
-        text.get(at..at + word.len()).is_some_and(|own| own.eq_ignore_ascii_case(word))
-            || (!begins && text[at..].trim_end().eq_ignore_ascii_case(word.trim_end()))
+        let is_word = |own: &str| own.eq_ignore_ascii_case(word);
+        let is_last = || text[at..].trim_end().eq_ignore_ascii_case(word.trim_end());
+        !begins && (text.get(at..at + word.len()).is_some_and(is_word) || is_last())
     };
     for (at, c) in text.char_indices() {
         let before = text[..at].trim_end();
