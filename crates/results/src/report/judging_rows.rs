@@ -27,7 +27,7 @@ type ByFold = BTreeMap<SeedsAndFold, BTreeMap<RowsId, [u64; 2]>>;
 /// The validation rows of a setting.
 #[derive(Clone, Debug, Default)]
 pub(super) struct JudgingRows {
-    /// Of the runs that record them.
+    /// Those that the runs record.
     of: Arc<ByFold>,
     /// Whether some runs do not record them.
     pub(super) are_lacking: bool,
