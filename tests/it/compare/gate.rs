@@ -109,7 +109,8 @@ fn seeds_with_all_folds_validate_on_the_same_rows() {
         format!("{spec}[data]\nfolds = 2\nfold = {fold}\n")
     });
     for trial in 0..8 {
-        runs.write(&format!("a/S/{trial:03}/environment.toml"), &format!("{ROWS}\"{}\"\n", trial / 2));
+        let halves = ROWS.replace("80", "50").replace("20", "50");
+        runs.write(&format!("a/S/{trial:03}/environment.toml"), &format!("{halves}\"{}\"\n", trial / 2));
     }
     let words = "\n  seeds validate on the same rows: intervals and p are of what seeds draw; other rows may rank otherwise\n";
     let text = runs.answer(&["a"], 120);
@@ -127,6 +128,10 @@ fn files_of_one_name_are_told_apart() {
         respec(&runs, name, 6, |trial, spec| {
             format!("{spec}[data.csv]\npath = \"{place}/{}/t.csv\"\n", ["one", "two"][trial % 2])
         });
+        for trial in 0..6 {
+            let rows = "[data]\nrows_to_train_on = 80\nrows_to_validate_on = 20\n";
+            runs.write(&format!("{name}/S/{trial:03}/environment.toml"), rows);
+        }
         let table = format!("{name}/S/sweep.csv");
         let rows = fs::read_to_string(runs.path(&table)).unwrap();
         let rows = rows.replace("optimizer.sgd.lr", "data.csv.path");

@@ -96,7 +96,7 @@ fn seeds_of_one_split_are_one_sample() {
     let place = Sandbox::new("");
     let gate = ["--where", "lr = 0.01", "--fail-if", "mean(validation.loss) > 0.2"];
     let gate = place.runner(&[&["compare", &runs.named("a")], &gate[..]].concat());
-    let line = "  0.3833 of n 3 against 0.2000; difference 0.18 [-0.01, 0.38]: undecided: ";
+    let line = "  lr 0.01: 0.3833 of n 3 against 0.2000; difference 0.18 [-0.01, 0.38]: undecided: ";
     assert!(gate.stdout.contains(line), "{gate:?}");
     let two = place.runner(&["compare", &runs.named("a"), &runs.named("b")]).stdout;
     assert!(two.contains("\n  differences of means, paired by split [95 %, Student]; p by Holm\n"), "{two}");
@@ -173,7 +173,7 @@ fn the_runs_that_both_have_decide() {
     sweep_of(&runs, "one", &[("0.1", whole), ("0.01", some[1..2].to_vec())]);
     let text = runs.answer(&["one"], 120);
     assert!(
-        text.contains("  one shared seed cannot tell it from #12 (paired difference 0.0100)\n"),
+        text.contains("  one shared seed cannot tell it from #12 (paired difference +0.01000)\n"),
         "{text}"
     );
 }

@@ -28,10 +28,17 @@ fn sweep(runs: &Runs, trials: &[Trial]) {
                 .filter(|(key, _)| *key != "repeat")
                 .map(|(key, seed)| format!("{key} = {seed}\n"))
                 .collect();
+            // Rows that seeds make are independent.
+            let data = if seeds.contains("data.") { "data.synthetic_regression.noise = 0.1\n" } else { "" };
+            if !data.is_empty() {
+                let rows =
+                    format!("[data]\ndigest = \"{one}\"\nrows_to_train_on = 80\nrows_to_validate_on = 20\n");
+                runs.write(&format!("a/S/{number:03}/environment.toml"), &rows);
+            }
             let seed = if seeds.starts_with("seed = ") { "" } else { "seed = 0\n" };
             runs.write(
                 &format!("a/S/{number:03}/spec.toml"),
-                &format!("{seed}{seeds}optimizer.sgd.lr = {lr}\n"),
+                &format!("{seed}{seeds}{data}optimizer.sgd.lr = {lr}\n"),
             );
         }
         let folder = if *status == "planned" { String::new() } else { format!("{number:03}") };

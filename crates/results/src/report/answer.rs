@@ -7,7 +7,6 @@ use super::{
     ReportError,
     comparison::Comparison,
     configurations::FINISHED,
-    dependence::Dependence,
     grid::{self, Column},
     grouping::distinct,
     key::short,
@@ -123,10 +122,10 @@ impl Comparison {
             words.push(format!("{what} {number}{on}{apart}{}{lost}", units::and_more(more.len())));
         }
         if let [first, more @ ..] = &untested[..] {
-            let lack_rows =
-                [first, &ranking.settings[0]].iter().any(|own| own.dependence == Dependence::Unknown);
             let why = match first.difference.is_some_and(|difference| difference.pairs > 0) {
-                _ if lack_rows => "unrecorded rows cannot tell".to_owned(),
+                _ if first.lacks_rows() || ranking.settings[0].lacks_rows() => {
+                    "unrecorded rows cannot tell".to_owned()
+                }
                 true => format!("one shared {each} cannot tell"),
                 false if is_in_order => "no shared fold tells".to_owned(),
                 false => format!("too few {each}s to tell"),

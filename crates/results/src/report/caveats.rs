@@ -129,7 +129,7 @@ pub(super) fn caveats<'a>(
     let several = || settings.clone().filter(|(_, setting)| setting.samples.len() > 1);
     let same = several().find(|(_, setting)| setting.dependence == Dependence::SameRows);
     let same = same.map(|(of, setting)| same_rows(&of.runs[setting.places[0]]));
-    let is_unknown = several().any(|(_, setting)| setting.dependence == Dependence::Unknown);
+    let is_unknown = several().any(|(_, setting)| setting.lacks_rows());
     let is_of_folds = several().any(|(_, own)| own.each == "fold" && own.dependence.has_interval());
     let others = [(is_unknown, UNKNOWN_ROWS), (is_of_folds, OF_FOLDS)];
     let others = others.into_iter().filter(|(is_so, _)| *is_so).map(|(_, words)| words.to_owned());

@@ -1,14 +1,14 @@
 //! What the samples of a setting have in common: that decides which intervals hold.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::{
     grouping::grouped,
-    judging_rows::JudgingRows,
+    judging_rows::{FoldRows, JudgingRows, RowsId},
     metric::Metric,
-    run::{FOLD, Run},
+    run::{FOLD, Run, mean},
 };
-use crate::run::{Sample, SampleUnit, sample_unit};
+use crate::run::{Sample, SampleUnit, SeedsAndFold, sample_unit};
 
 /// What the samples of a setting have in common.
 #[derive(Clone, Copy, Debug, PartialEq, PartialOrd)]
@@ -59,18 +59,62 @@ impl Dependence {
         match each {
             "run" => Self::Independent,
             "fold" if !folds.is_empty() => Self::InOrder,
-            "fold" => rows.dependence_of_folds(samples.len()),
+            // They have a part of their training rows in common, for which no formula allows.
+            "fold" if !rows.are_lacking => Self::Independent,
+            "fold" => Self::Unknown,
             // Seeds are of other times.
             _ if !are_of_one(&folds) => Self::InOrder,
-            _ => rows.dependence(&samples.iter().map(|own| own.of.iter().collect()).collect::<Vec<_>>()),
+            _ => {
+                Self::from_rows(rows, &samples.iter().map(|own| own.of.iter().collect()).collect::<Vec<_>>())
+            }
         }
+    }
+
+    /// What samples of these seeds and folds have in common.
+    pub(super) fn from_rows(rows: &JudgingRows, samples: &[Vec<&SeedsAndFold>]) -> Self {
+        if samples.len() < 2 {
+            return Self::Independent;
+        }
+        if rows.are_lacking {
+            return Self::Unknown;
+        }
+        let by_sample: Vec<Vec<FoldRows<'_>>> = samples.iter().map(|of| rows.of_sample(of)).collect();
+        let ids: Vec<BTreeSet<_>> =
+            by_sample.iter().map(|own| own.iter().map(|(_, (id, _))| *id).collect()).collect();
+        if ids.iter().any(BTreeSet::is_empty) {
+            return Self::Independent;
+        }
+        if are_of_one(&ids) {
+            return Self::SameRows;
+        }
+        if rows.are_made {
+            return Self::Independent;
+        }
+        let shares: Option<Vec<f64>> = by_sample.iter().map(|own| share(own)).collect();
+        // All folds together validate on all rows, however each seed divides them.
+        shares.map_or(Self::SameRows, |shares| Self::Redrawn(mean(&shares)))
     }
 }
 
 /// Whether the sets are equal, but for what some of them lack: a seed of which a fold failed is of the same rows as others.
-pub(super) fn are_of_one<T: Ord>(sets: &[BTreeSet<T>]) -> bool {
+fn are_of_one<T: Ord>(sets: &[BTreeSet<T>]) -> bool {
     let largest = sets.iter().max_by_key(|set| set.len());
     largest.is_none_or(|largest| sets.iter().all(|set| set.is_subset(largest)))
+}
+
+/// The number of rows on which a sample validates, in all of its folds together, over that of the others; `None` if there are no others.
+/// The n samples' training rows overlap as those of one split with as many validation rows.
+fn share(rows: &[FoldRows<'_>]) -> Option<f64> {
+    let mut by_fold: BTreeMap<&str, BTreeMap<&RowsId, [f64; 2]>> = BTreeMap::new();
+    for (fold, (id, counts)) in rows {
+        by_fold.entry(fold).or_default().insert(*id, counts.map(|count| count as f64));
+    }
+    let mean_of = |part: usize| {
+        by_fold.values().map(move |own| mean(&own.values().map(|counts| counts[part]).collect::<Vec<_>>()))
+    };
+    let (validation, all): (f64, Vec<f64>) = (mean_of(0).sum(), mean_of(1).collect());
+    let others = mean(&all) - validation;
+    (others > 0.0).then(|| validation / others)
 }
 
 /// What a sample is: of a learned metric a fold, a seed or a split, by all runs at `places`, of which `settings` are ranked; of

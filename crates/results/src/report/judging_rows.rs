@@ -5,11 +5,7 @@ use std::{
     sync::Arc,
 };
 
-use super::{
-    dependence::{Dependence, are_of_one},
-    metric::Metric,
-    run::{Run, mean},
-};
+use super::{metric::Metric, run::Run};
 use crate::{files::Leaves, run::SeedsAndFold};
 
 /// The environment's number of rows that validate.
@@ -19,7 +15,10 @@ const VALIDATION_ROWS: &str = "data.rows_to_validate_on";
 const TRAINING_ROWS: &str = "data.rows_to_train_on";
 
 /// What the validation rows of a run are known by, among the runs of a task.
-type RowsId = [String; 2];
+pub(super) type RowsId = [String; 2];
+
+/// A fold with its validation rows, and how many they are, alone and with those that train.
+pub(super) type FoldRows<'a> = (String, (&'a RowsId, &'a [u64; 2]));
 
 /// The validation rows of each seed and fold: how many they are, and how many rows validate or train. Runs that `--by` takes
 /// together may have several.
@@ -28,12 +27,12 @@ type ByFold = BTreeMap<SeedsAndFold, BTreeMap<RowsId, [u64; 2]>>;
 /// The validation rows of a setting.
 #[derive(Clone, Debug, Default)]
 pub(super) struct JudgingRows {
-    /// Of the runs that record them. Settings of equal rows share them, where that is [known](JudgingRows::share).
+    /// Those that the runs record.
     of: Arc<ByFold>,
     /// Whether some runs do not record them.
-    are_lacking: bool,
+    pub(super) are_lacking: bool,
     /// Whether each seed makes rows of its own, which share nothing.
-    are_made: bool,
+    pub(super) are_made: bool,
     /// Whether they judge the setting: the rows that train say how well a model fits them, and times are of no rows.
     judge: bool,
 }
@@ -70,42 +69,15 @@ impl JudgingRows {
         }
     }
 
-    /// A number that settings of the same rows have in common, if they [share](JudgingRows::share) them.
+    /// A number that settings of the same rows have in common, once they share them.
     pub(super) fn class(&self) -> usize {
         Arc::as_ptr(&self.of).addr()
     }
 
-    /// What some folds of one seed have in common: a part of their training rows, for which no formula allows.
-    pub(super) fn dependence_of_folds(&self, count: usize) -> Dependence {
-        if self.are_lacking && count > 1 { Dependence::Unknown } else { Dependence::Independent }
-    }
-
-    /// What samples of these seeds and folds have in common.
-    pub(super) fn dependence(&self, samples: &[Vec<&SeedsAndFold>]) -> Dependence {
-        if samples.len() < 2 {
-            return Dependence::Independent;
-        }
-        if self.are_lacking {
-            return Dependence::Unknown;
-        }
-        let rows_of = |of: &'_ Vec<&SeedsAndFold>| -> Vec<(String, (&RowsId, &[u64; 2]))> {
-            let known = of.iter().filter_map(|of| Some((&of[1], self.of.get(*of)?)));
-            known.flat_map(|(fold, rows)| rows.iter().map(move |own| (fold.clone(), own))).collect()
-        };
-        let by_sample = samples.iter().map(rows_of);
-        let by_sample: Vec<_> = by_sample.filter(|rows| !rows.is_empty()).collect();
-        let ids: Vec<BTreeSet<_>> =
-            by_sample.iter().map(|rows| rows.iter().map(|(_, (id, _))| *id).collect()).collect();
-        match by_sample.len() {
-            0 | 1 => Dependence::Independent,
-            _ if are_of_one(&ids) => Dependence::SameRows,
-            _ if self.are_made => Dependence::Independent,
-            _ => {
-                let shares: Option<Vec<f64>> = by_sample.iter().map(|rows| share(rows)).collect();
-                // All folds together validate on all rows, however each seed divides them.
-                shares.map_or(Dependence::SameRows, |shares| Dependence::Redrawn(mean(&shares)))
-            }
-        }
+    /// The rows of a sample of these seeds and folds, with the fold of each.
+    pub(super) fn of_sample(&self, of: &[&SeedsAndFold]) -> Vec<FoldRows<'_>> {
+        let known = of.iter().filter_map(|of| Some((&of[1], self.of.get(*of)?)));
+        known.flat_map(|(fold, rows)| rows.iter().map(move |own| (fold.clone(), own))).collect()
     }
 
     /// Whether two settings are judged by different rows, so that these may make their difference. Folds of seeds that both have
@@ -132,21 +104,6 @@ impl JudgingRows {
         let is_one = [&own, &other].iter().any(|split| split.values().all(|rows| rows.len() == 1));
         is_one && shared_differ(&own, &other, |own, other| own != other).unwrap_or(true)
     }
-}
-
-/// The number of rows on which a sample validates, in all of its folds together, over that of the others; `None` if there are no others.
-/// The n samples' training rows overlap as those of one split with as many validation rows.
-fn share(rows: &[(String, (&RowsId, &[u64; 2]))]) -> Option<f64> {
-    let mut by_fold: BTreeMap<&str, BTreeMap<&RowsId, [f64; 2]>> = BTreeMap::new();
-    for (fold, (id, counts)) in rows {
-        by_fold.entry(fold).or_default().insert(*id, counts.map(|count| count as f64));
-    }
-    let mean_of = |part: usize| {
-        by_fold.values().map(move |own| mean(&own.values().map(|counts| counts[part]).collect::<Vec<_>>()))
-    };
-    let (validation, all): (f64, Vec<f64>) = (mean_of(0).sum(), mean_of(1).collect());
-    let others = mean(&all) - validation;
-    (others > 0.0).then(|| validation / others)
 }
 
 /// What the rows are known by.

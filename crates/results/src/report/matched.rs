@@ -4,7 +4,6 @@ use super::{
     ReportError,
     caveats::caveats,
     comparison::Comparison,
-    dependence::Dependence,
     difference_of_means::MeanDifference,
     key::{Key, short},
     matching::{Group, Spelling, axes_of_both, lost_in_words},
@@ -66,7 +65,7 @@ impl Pair {
         match self.own.samples.len().max(self.base.samples.len()) {
             _ if self.own.is_of_other_rows(&self.base) => "other validation rows: no interval",
             1 => "one run each: no interval",
-            _ if [&self.own, &self.base].iter().any(|own| own.dependence == Dependence::Unknown) => {
+            _ if self.own.lacks_rows() || self.base.lacks_rows() => {
                 "runs do not record their validation rows: no interval"
             }
             _ if self.is_in_order() && self.difference.pairs == 0 => "they share no folds: no range",

@@ -36,7 +36,7 @@ pub(super) fn compare_with_best(settings: &mut [Candidate]) -> usize {
     for other in others.iter_mut() {
         other.difference = Some(other.minus(best, 1.0));
     }
-    if best.is_in_order() {
+    if !best.dependence.has_interval() {
         return 0;
     }
     let pairs = repeated * repeated.saturating_sub(1) / 2;

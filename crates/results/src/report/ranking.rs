@@ -305,7 +305,7 @@ impl Candidate {
     fn dependence_with(&self, other: &Self, shared: Option<&[Vec<&SeedsAndFold>]>) -> Dependence {
         let of_all = self.dependence.or(other.dependence);
         match shared.filter(|_| of_all.has_interval() && ["seed", "split"].contains(&self.each)) {
-            Some(shared) => self.rows.dependence(shared),
+            Some(shared) => Dependence::from_rows(&self.rows, shared),
             None => of_all,
         }
     }
@@ -326,6 +326,11 @@ impl Candidate {
     /// Whether its samples are of folds in the order of rows.
     pub(super) fn is_in_order(&self) -> bool {
         self.dependence == Dependence::InOrder
+    }
+
+    /// Whether runs of it do not record which rows they validate on.
+    pub(super) fn lacks_rows(&self) -> bool {
+        self.dependence == Dependence::Unknown
     }
 
     /// Whether there is a p-value, or a range, of its difference from the best.
