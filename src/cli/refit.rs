@@ -135,7 +135,7 @@ fn check_finished(folder: &Path, refit: &Refit<'_>) -> Result<(), Exit> {
 fn read(path: &Path, refit: &Refit<'_>, options: &RefitOptions) -> Result<(Vec<String>, Loaded), Exit> {
     let mut words = refit.overrides().map_err(|[message, hint]| Exit::refused(message, Some(&hint)))?;
     let derived = words.len();
-    words.extend(refit.given.iter().cloned());
+    words.extend(refit.given().cloned());
     let mut loaded = spec::read_refit(path, &words, derived).map_err(|failure| refuse(&failure))?;
     loaded.add_sbatch(&options.start.launch.sbatch).map_err(|failure| refuse(&failure))?;
     Ok((words, loaded))

@@ -133,6 +133,11 @@ fn a_final_model_without_validations_has_no_plateau() {
         rest.join(", ")
     );
     assert_eq!((refit.code, refit.stderr.as_str()), (Some(2), wanted.as_str()));
+    // A key of the plateau names no other schedule.
+    for word in ["schedule.plateau.factor=0.9", "schedule.interval=epoch"] {
+        let refit = place.runner(&["refit", path, "-q", word]);
+        assert_eq!((refit.code, refit.stderr.as_str()), (Some(2), wanted.as_str()), "{word}");
+    }
     for (words, name) in [(&[schedule.as_str()][..], "falls"), (&["~schedule"], "constant")] {
         let ended = place.runner(&[&["refit", path, "-q", "--runs-dir", name], words].concat());
         assert_eq!((ended.code, ended.stderr.as_str()), (Some(0), ""), "{words:?}");

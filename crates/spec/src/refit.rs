@@ -3,7 +3,8 @@
 use std::{fmt, path::Path};
 
 use super::{
-    Data, Interval, Layer, Rule, Source, Spec, ValidateEvery,
+    Data, Interval, Layer, Plateau, Rule, Source, Spec, ValidateEvery,
+    reader::Choices,
     typed::{is_swept, split_at_commas},
 };
 
@@ -120,12 +121,29 @@ impl Refit<'_> {
         self.leave_out_validation(&mut words);
         self.infer_inputs(&mut words);
         self.take_schedule(&mut words);
-        // It follows validations: see `check_plateau`.
-        if !self.validates && self.spec.schedule.plateau().is_some() {
+        words.retain(|word| !self.is_given(key_of(word)));
+        if self.plateau().is_some() {
             words.push("~schedule".to_owned());
         }
-        words.retain(|word| !self.is_given(key_of(word)));
         Ok(words)
+    }
+
+    /// Those of the user, but for keys of a plateau that [`Refit::check_plateau`] refuses: whether rows validate is read without.
+    pub fn given(&self) -> impl Iterator<Item = &String> {
+        let is_left = self.plateau().is_none();
+        self.given.iter().filter(move |word| is_left || !key_of(word).starts_with("schedule."))
+    }
+
+    /// The plateau of the run, if it has no validations to follow, and no override deletes or replaces it, or names another rule.
+    fn plateau(&self) -> Option<(&'static str, &Plateau)> {
+        let names_other = |word: &String| match key_of(word).split('.').collect::<Vec<_>>()[..] {
+            ["schedule"] | ["schedule", "chain"] | ["schedule", "chain", _] => true,
+            ["schedule", "plateau"] | ["schedule", "chain", _, "plateau"] => word.starts_with('~'),
+            ["schedule", "plateau" | "chain", ..] => false,
+            ["schedule", rule, ..] => Rule::choices().iter().any(|choice| choice.name == rule),
+            _ => false,
+        };
+        self.spec.schedule.plateau().filter(|_| !self.validates && !self.given.iter().any(names_other))
     }
 
     /// Checks that a plateau of the run has validations to follow.
@@ -133,12 +151,7 @@ impl Refit<'_> {
     /// # Errors
     /// It has none, and no override names another schedule; and a hint.
     pub fn check_plateau(&self) -> Result<(), [String; 2]> {
-        let Some((key, plateau)) = self.spec.schedule.plateau().filter(|_| !self.validates) else {
-            return Ok(());
-        };
-        if self.is_given("schedule") {
-            return Ok(());
-        }
+        let Some((key, plateau)) = self.plateau() else { return Ok(()) };
         // The final model is as long in one of them.
         let by_steps = matches!(self.length, Length::Steps(_)) || self.is_given("trainer.max_steps");
         let given = |key: &str| self.given_most(key).unwrap_or(u64::MAX);
