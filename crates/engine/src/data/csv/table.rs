@@ -11,6 +11,7 @@ use super::{
 use crate::{
     data::{Task, file},
     spec::{Csv, Missing, Problem},
+    units,
 };
 
 /// The cells that are used, and where they come from.
@@ -285,10 +286,15 @@ pub(super) fn no_rows(path: &Path, spec: &Csv, dropped: usize) -> Problem {
     if dropped == 0 {
         return file::problem(path, "a header and no rows");
     }
+    let rows = units::count(dropped as u64);
+    let of_rows = |one: &str, all: &str| match dropped {
+        1 => format!("the only row {one}"),
+        _ => format!("all {rows} rows {all}"),
+    };
     if spec.missing == Missing::Mean {
         let what = if spec.group.is_some() { "the target or the group" } else { "the target" };
-        return file::problem(path, format!("all {dropped} rows lack {what}"));
+        return file::problem(path, format!("{} {what}", of_rows("lacks", "lack")));
     }
-    file::problem(path, format!("all {dropped} rows have missing cells"))
+    file::problem(path, of_rows("has missing cells", "have missing cells"))
         .hint("`data.csv.missing = \"mean\"` fills them, `data.csv.ignore` leaves columns out")
 }
