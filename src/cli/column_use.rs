@@ -2,6 +2,7 @@
 
 use crate::{
     data::{ColumnProfile, RowOrder},
+    host::escape_line,
     units,
 };
 
@@ -161,7 +162,7 @@ pub(super) fn no_numbers(column: &ColumnProfile, rows: usize) -> String {
 /// The reason for leaving a column out.
 pub(super) fn reason(column: &ColumnProfile, purpose: &Use) -> Option<String> {
     let Use::Ignored(why) = purpose else { return None };
-    Some(format!("`{}` is left out: {why}", column.name.escape_debug()))
+    Some(format!("`{}` is left out: {why}", escape_line(&column.name)))
 }
 
 pub(super) fn use_of(column: &ColumnProfile, rows: usize) -> Use {
@@ -204,7 +205,7 @@ fn is_beyond_f32(column: &ColumnProfile) -> bool {
 
 /// A sentence on a feature that may be an identifier, or a weight of rows.
 pub(super) fn doubt(column: &ColumnProfile, purpose: &Use, rows: usize) -> Option<String> {
-    let name = column.name.escape_debug();
+    let name = escape_line(&column.name);
     let may_group = is_of_identity(&column.name, rows) || is_of_group(column);
     if !matches!(purpose, Use::Ignored(_)) && may_group && repeats(column, rows) {
         return Some(format!(
@@ -241,7 +242,7 @@ pub(super) fn order_of<'a>(
     Some(format!(
         "rows are in the order of `{}`{how} `data.split.shuffle=false` judges by the last of them, and with `data.folds=5 \
          data.fold=0..5` by five later parts in turn",
-        times.name.escape_debug()
+        escape_line(&times.name)
     ))
 }
 
@@ -259,14 +260,16 @@ fn repeats(column: &ColumnProfile, rows: usize) -> bool {
 
 /// Sentences on the cells of a feature.
 pub(super) fn oddities(column: &ColumnProfile, purpose: &Use) -> Vec<String> {
-    if *purpose != Use::Number {
-        return Vec::new();
+    match purpose {
+        Use::Number => {}
+        Use::Category => return alike("categories", column).into_iter().collect(),
+        Use::Ignored(_) => return Vec::new(),
     }
     let dates = column.are_dates.then(|| {
         format!(
             "`{}` has dates written as numbers: between the last of a month and the next first they leap; count days instead, or \
              `ignore` it",
-            column.name.escape_debug()
+            escape_line(&column.name)
         )
     });
     column.outliers.iter().cloned().chain(dates).collect()
@@ -277,15 +280,8 @@ pub(super) fn oddities_of_target(column: &ColumnProfile, is_class: bool, rows: u
     if !is_class {
         return column.outliers.iter().cloned().collect();
     }
-    let name = column.name.escape_debug();
-    let mut classes: Vec<&str> = column.values().map(|(class, _)| class).collect();
-    classes.sort_unstable_by_key(|class| (class.to_lowercase(), *class));
-    let alike = classes.chunk_by(|a, b| a.to_lowercase() == b.to_lowercase()).filter(|group| group.len() > 1);
-    let alike = alike.map(|group| {
-        group.iter().map(|class| format!("`{}`", class.escape_debug())).collect::<Vec<_>>().join(", ")
-    });
-    let alike = alike.take(MOST_CATEGORIES).collect::<Vec<_>>().join("; ");
-    let alike = (!alike.is_empty()).then(|| format!("classes of `{name}` differ in case alone: {alike}"));
+    let name = escape_line(&column.name);
+    let classes = sorted(column);
     let many = (classes.len() > MOST_CATEGORIES).then(|| {
         let [count, rows] = [classes.len(), rows].map(|count| units::count(count as u64));
         let more = if column.has_many() { " or more" } else { "" };
@@ -294,7 +290,26 @@ pub(super) fn oddities_of_target(column: &ColumnProfile, is_class: bool, rows: u
             "`{name}` has {count}{more} classes, such as `{first}`, in {rows} rows: does it hold classes?"
         )
     });
-    alike.into_iter().chain(many).collect()
+    alike("classes", column).into_iter().chain(many).collect()
+}
+
+/// The values of a column, those that differ in case alone beside each other.
+fn sorted(column: &ColumnProfile) -> Vec<&str> {
+    let mut values: Vec<&str> = column.values().map(|(value, _)| value).collect();
+    values.sort_unstable_by_key(|value| (value.to_lowercase(), *value));
+    values
+}
+
+/// A sentence on values, which are called `what`, that differ in case alone.
+fn alike(what: &str, column: &ColumnProfile) -> Option<String> {
+    let values = sorted(column);
+    let groups = values.chunk_by(|a, b| a.to_lowercase() == b.to_lowercase()).filter(|group| group.len() > 1);
+    let groups = groups.map(|group| {
+        group.iter().map(|value| format!("`{}`", escape_line(value))).collect::<Vec<_>>().join(", ")
+    });
+    let groups = groups.take(MOST_CATEGORIES).collect::<Vec<_>>().join("; ");
+    let name = escape_line(&column.name);
+    (!groups.is_empty()).then(|| format!("{what} of `{name}` differ in case alone: {groups}"))
 }
 
 /// Whether a name is one of an index or an identifier: `id`, `customer_id`, `CustomerID`, `Unnamed: 0`.

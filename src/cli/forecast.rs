@@ -22,6 +22,9 @@ use crate::{
 /// Less time than this, in seconds, is not foretold more closely.
 const SHORT_S: f64 = 1.0;
 
+/// A part of the time from which on it is named.
+const MUCH: f64 = 0.1;
+
 /// Bytes of a row of `sweep.csv`.
 const SWEEP_ROW: u64 = 330;
 
@@ -153,7 +156,12 @@ fn time(
             format!("{} {range}{at_a_time}{by_arithmetic}", units::counted(all as u64, "trial"))
         }
     };
-    Some(format!("{about} {basis}: {parts}"))
+    let planned_s = conditions.planned.as_secs_f64();
+    let planned = match in_all >= SHORT_S && planned_s >= MUCH * in_all {
+        true => format!(", reading and planning {}", units::seconds(planned_s)),
+        false => String::new(),
+    };
+    Some(format!("{about} {basis}: {parts}{planned}"))
 }
 
 /// At least a second in two digits, as an estimate deserves.

@@ -102,6 +102,23 @@ fn a_run_takes_its_steps_and_validations() {
     assert!(idle.starts_with("about 1.2 s on this machine: "), "{idle}");
 }
 
+/// It is a part of the time, and so of the list.
+#[test]
+fn reading_that_takes_long_is_named() {
+    let run = |planned: u64| {
+        with_trials(&[], |trials, conditions, _| {
+            let planned = Duration::from_millis(planned);
+            let mut groups = grouped(trials.iter());
+            (groups[0].rehearsal, groups[0].is_measured) = (Some(MEASURED), true);
+            time(&groups, None, &Conditions { planned, ..*conditions }, (true, "on this machine"))
+                .expect("a time")
+        })
+    };
+    let words = "on this machine: 1,000 steps of 1.00 ms, 100 validations of 2.00 ms";
+    assert_eq!(run(100), format!("about 1.3 s {words}"));
+    assert_eq!(run(3600), format!("about 4.8 s {words}, reading and planning 3.60 s"));
+}
+
 /// A checkpoint takes six syncs of 5 ms, and ten steps take 10 ms.
 #[test]
 fn training_waits_for_checkpoints_that_take_longer_than_the_steps_between() {

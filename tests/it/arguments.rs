@@ -389,4 +389,7 @@ fn a_path_that_is_nearly_that_of_a_spec() {
         assert_eq!((ended.code, ended.stderr), (Some(2), message));
     }
     assert!(!place.runner(&["check", "elsewhere/linreg.toml"]).stderr.contains("hint"));
+    // The ending alone makes no name alike.
+    std::fs::copy(place.path().join("spec.toml"), place.path().join("load.toml")).unwrap();
+    assert!(!place.runner(&["check", "odd.toml"]).stderr.contains("hint"));
 }

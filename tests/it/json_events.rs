@@ -42,6 +42,8 @@ fn a_run_is_told_from_its_start_to_its_end() {
     assert_eq!((&last["event"], &last["status"]), (&"finished".into(), &"finished".into()));
     assert_eq!((&last["folder"], &last["final_validation_loss"]), (&first["folder"], &validation[1]["loss"]));
     assert!(events.iter().all(|event| event["trial"].is_null()));
+    let first = |event: &Value| event.as_object().unwrap().keys().next().cloned();
+    assert!(events.iter().all(|event| first(event).as_deref() == Some("event")), "{events:?}");
 }
 
 #[test]

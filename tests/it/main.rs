@@ -65,6 +65,7 @@ mod streamed;
 mod sweep_conditions;
 mod sweep_spaces;
 mod tensorboard;
+mod test_rows;
 mod thread_trials;
 mod timeline;
 mod trials;

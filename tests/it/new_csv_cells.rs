@@ -124,6 +124,38 @@ fn odd_classes() {
     assert_eq!(new(&place, &["--target", "signup date"]).stderr, words);
 }
 
+/// Categories become inputs of their own, in whatever case; a name with quotes is written as it is.
+#[test]
+fn odd_categories_and_names() {
+    let place = Sandbox::new("");
+    let rows: String = (0..120)
+        .map(|n| {
+            format!("{n}.5,{},1,{}\n", ["male", "Male", "MALE", "female"][n % 4], ["no", "yes"][n / 2 % 2])
+        })
+        .collect();
+    fs::write(place.path().join("a.csv"), format!("x,case,\"name \"\"y\"\"\",left\n{rows}")).unwrap();
+    let words = "categories of `case` differ in case alone: `MALE`, `Male`, `male`\n";
+    let left_out = "`name \"y\"` is left out: all its values are equal\n";
+    let told = new(&place, &["--target", "left"]).stderr;
+    assert!(told.contains(words) && told.contains(left_out), "{told}");
+}
+
+/// None is a comment, and the separator is not at fault.
+#[test]
+fn lines_before_the_header() {
+    let place = Sandbox::new("");
+    fs::write(place.path().join("a.csv"), "# exported 2024\n# by me\na,b,y\n1,2,3\n4,5,6\n").unwrap();
+    insta::assert_snapshot!(new(&place, &[]).stderr, @r"
+    error: expected 1 cell, as in the first line, found 3
+     --> a.csv:3:1
+      |
+    3 | a,b,y
+      | ^^^^^
+      |
+      = hint: lines 1 to 2 begin with `#`: if they are comments, remove them
+    ");
+}
+
 /// Where few rows have a class, the draft judges by a ranking; a model that hardly predicts it is called so, though it may predict it
 /// for some rows.
 #[test]

@@ -63,6 +63,9 @@ fn near_in_folder(path: &Path, fits: impl Fn(&fs::DirEntry) -> bool) -> Option<P
     let typed = path.file_name()?.to_str()?;
     let entries = fs::read_dir(folder).ok()?.flatten().filter(fits);
     let names: Vec<String> = entries.filter_map(|entry| entry.file_name().into_string().ok()).collect();
-    let others = names.iter().map(String::as_str).filter(|name| *name != typed);
-    suggest::nearest(typed, others).map(|name| path.with_file_name(name))
+    // An ending that all share makes no two names alike.
+    let stem = |name: &'_ str| name.strip_suffix(".toml").unwrap_or(name).to_owned();
+    let stems: Vec<String> = names.iter().filter(|name| *name != typed).map(|name| stem(name)).collect();
+    let near = suggest::nearest(&stem(typed), stems.iter().map(String::as_str))?;
+    names.iter().find(|name| *name != typed && stem(name) == near).map(|name| path.with_file_name(name))
 }

@@ -22,6 +22,9 @@ const HARMLESS: [&str; 9] = [
     "data.parquet.standardize",
 ];
 
+/// What a `[data.split]` has if nobody wrote it, and a spec without this table lacks.
+const DEFAULTS: [(&str, &str); 2] = [("data.split.stratify", "false"), ("data.split.shuffle", "true")];
+
 /// Keys that choose features; if rows with missing cells are dropped, they affect the rows too.
 const FEATURES: [&str; 6] = [
     "data.csv.features",
@@ -175,7 +178,7 @@ fn task(run: &Run, spec: &Leaves, digest_is_known: bool, tells: fn(&str) -> bool
         };
         tells(key) && (is_one_of(key, &LOSS) || is_of_data())
     };
-    let keys = spec.iter().filter(decides);
+    let keys = spec.iter().filter(|own| !DEFAULTS.contains(own) && decides(own));
     let task = keys.map(|(key, value)| (key.to_owned(), file_name(value).to_owned()));
     task.chain(digest(run, digest_is_known).map(|digest| (DATA.to_owned(), digest.to_owned()))).collect()
 }

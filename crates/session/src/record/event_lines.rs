@@ -89,10 +89,13 @@ impl Sink for EventLines {
                 Some(self.started(header))
             }
             Event::Train(rows) => self.train(rows),
-            Event::Validation(row) => serde_json::to_value(row).ok().map(|mut value| {
-                value["event"] = "validation".into();
-                value
-            }),
+            Event::Validation(row) => match serde_json::to_value(row) {
+                Ok(Value::Object(row)) => {
+                    let event = ("event".to_owned(), "validation".into());
+                    Some(Value::Object(std::iter::once(event).chain(row).collect()))
+                }
+                _ => None,
+            },
             Event::Progress(now) => Some(
                 json!({ "event": "progress", "step": now.step, "epoch": Some(now.epoch).filter(|epoch| *epoch > 0), "elapsed_s": now.elapsed_s }),
             ),

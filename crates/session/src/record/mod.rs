@@ -39,6 +39,7 @@ mod run_lock;
 mod run_log;
 #[cfg(test)]
 mod sample;
+mod schedule_remarks;
 mod second_signal;
 mod summary;
 mod sweep_table;

@@ -274,7 +274,12 @@ fn uneven(text: &Text, record: &csv::StringRecord, expected: usize) -> Problem {
             let cells = if expected == 1 { "1 cell" } else { &format!("{expected} cells") };
             let message = format!("expected {cells}, as in the first line, found {}", record.len());
             let problem = Problem::new(text.line(start), message);
+            let hint = match text.marked_lines() {
+                1 => "line 1 begins with `#`: if it is a comment, remove it".to_owned(),
+                count => format!("lines 1 to {count} begin with `#`: if they are comments, remove them"),
+            };
             match expected {
+                1 if text.marked_lines() > 0 => problem.hint(hint),
                 1 => problem.hint("`--delimiter CHARACTER` names what separates cells"),
                 _ => problem,
             }

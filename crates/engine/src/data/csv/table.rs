@@ -11,6 +11,7 @@ use super::{
 use crate::{
     data::{Task, file},
     spec::{Csv, Missing, Problem},
+    units,
 };
 
 /// The cells that are used, and where they come from.
@@ -304,9 +305,14 @@ pub(super) fn no_rows(path: &Path, spec: &Csv, dropped: usize) -> Problem {
     if dropped == 0 {
         return file::problem(path, "a header and no rows");
     }
+    let rows = units::count(dropped as u64);
+    let of_rows = |one: &str, all: &str| match dropped {
+        1 => format!("the only row {one}"),
+        _ => format!("all {rows} rows {all}"),
+    };
     if spec.missing == Missing::Mean {
-        return file::problem(path, format!("all {dropped} rows lack {}", super::never_filled(spec)));
+        return file::problem(path, format!("{} {}", of_rows("lacks", "lack"), super::never_filled(spec)));
     }
-    file::problem(path, format!("all {dropped} rows have missing cells"))
+    file::problem(path, of_rows("has missing cells", "have missing cells"))
         .hint("`data.csv.missing = \"mean\"` fills them, `data.csv.ignore` leaves columns out")
 }

@@ -105,6 +105,11 @@ impl Text {
         Self { path: path.into(), body, delimiter: b',', lines_before: 0, rows_before }
     }
 
+    /// How many lines at its begin look like comments.
+    pub(super) fn marked_lines(&self) -> usize {
+        self.body.lines().take_while(|line| line.starts_with('#')).count()
+    }
+
     /// The same file without its contents.
     pub(super) fn without_body(&self) -> Self {
         Self { path: self.path.clone(), body: String::new(), ..*self }

@@ -78,7 +78,7 @@ impl Content<'_> {
         self.section("transfers", &title("Transfers"), |content, html| content.transfers(html, &places));
     }
 
-    /// ` since the resume after step 69`: `timing.csv` and `transfers.csv` are of the last part of a run. Of several runs it names them.
+    /// ` since the resume after step 69`: `timing.csv` and `transfers.csv` cover the last part of a run. With several runs, it names them.
     fn since_resume(&self) -> String {
         let step = |place: usize| self.comparison.runs[place].environment_number("resumed_after");
         let resumed: Vec<(usize, f64)> =
