@@ -87,10 +87,10 @@ fn rows_without_a_target() {
     assert!(strict.stderr.starts_with("error: missing cell in the target column `y`\n"), "{strict:?}");
     fs::write(place.path().join("a.csv"), "a,b,y\n1,2,\n3,4,\n").unwrap();
     let none = place.runner(&["check", "spec.toml"]).stderr;
-    assert!(none.starts_with("error: all 2 rows lack the target\n"), "{none}");
+    assert!(none.starts_with("error: all 2 rows lack a target\n"), "{none}");
     fs::write(place.path().join("a.csv"), "a,b,y\n1,2,\n").unwrap();
     let none = place.runner(&["check", "spec.toml"]).stderr;
-    assert!(none.starts_with("error: the only row lacks the target\n"), "{none}");
+    assert!(none.starts_with("error: the only row lacks a target\n"), "{none}");
 }
 
 /// A class of few rows has its share of the validation rows; a model that predicts one class for all is called so.

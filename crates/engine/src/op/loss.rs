@@ -67,8 +67,9 @@ impl Operation for Loss {
         let (mut losses, right, mut d) = reference(self.kind, &p, &t, self.rows, self.total_rows, self.width);
         if self.weighted {
             let scale = if self.gradient.is_some() { f64::from(memory.hyper.loss_scale) } else { 1.0 };
-            for (row, target) in t.chunks_exact(t.len() / self.rows).enumerate() {
-                let weight = target[target.len() - 1] * scale;
+            let line = 1 + if self.kind.classifies() { 1 } else { self.width };
+            for (row, target) in t.chunks_exact(line).enumerate() {
+                let weight = target[line - 1] * scale;
                 losses[row] *= weight;
                 d[row * self.width..(row + 1) * self.width].iter_mut().for_each(|d| *d *= weight);
             }
