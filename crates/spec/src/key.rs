@@ -244,7 +244,7 @@ pub fn short_keys<S: AsRef<str>>(keys: &[S]) -> Vec<&str> {
     let mut counts: HashMap<&str, usize> = HashMap::new();
     // Every spec has the key `seed`, which the end of another one must not be taken for.
     let all: HashSet<&str> = keys.iter().copied().chain(["seed"]).collect();
-    for ending in all.into_iter().flat_map(|key| endings(key)) {
+    for ending in all.into_iter().flat_map(endings) {
         *counts.entry(ending).or_default() += 1;
     }
     let is_short = |ending: &&str| counts[ending] == 1 && ending.parse::<u64>().is_err();

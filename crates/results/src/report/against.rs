@@ -151,10 +151,8 @@ impl<'a> Against<'a> {
         text.extend(self.lost().iter().map(|words| format!("  {words}\n")));
         let tested = || pairs.iter().filter(|pair| pair.difference.p.is_some());
         let paired = tested().filter(|pair| pair.difference.pairs > 0).count();
-        let each = match distinct(tested().map(|pair| pair.own.each))[..] {
-            [each] => each,
-            _ => "seed",
-        };
+        let units = distinct(tested().map(|pair| pair.own.each));
+        let each = if let [each] = units[..] { each } else { "seed" };
         let how = match paired {
             0 => "unpaired".to_owned(),
             _ if paired == tested().count() => format!("paired by {each}"),

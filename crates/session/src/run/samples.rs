@@ -148,7 +148,7 @@ pub fn pairs<'a>(own: &'a [Sample], other: &'a [Sample]) -> Option<Paired<'a>> {
         .collect();
     let mut groups = Groups::new(own.len() + other.len());
     shared.iter().for_each(|([at, at_other], ..)| groups.join(*at, *at_other));
-    let mut paired: BTreeMap<usize, (Vec<&SeedsAndFold>, Vec<(f64, f64)>)> = BTreeMap::new();
+    let mut paired: BTreeMap<usize, (Vec<_>, Vec<_>)> = BTreeMap::new();
     for ([at, _], of, values) in shared {
         let (all, pairs) = paired.entry(groups.first(at)).or_default();
         all.push(of);
