@@ -6,6 +6,7 @@ mod at_work;
 mod check;
 mod clean;
 mod cluster;
+mod column_names;
 mod column_use;
 mod compare;
 mod describe;

@@ -195,7 +195,8 @@ impl Evaluation {
                 _ => String::new(),
             };
             let equally = if self.counts_equally && name != "loss" { "rows count equally" } else { "" };
-            let words: Vec<&str> = [words.as_str(), equally].into_iter().filter(|words| !words.is_empty()).collect();
+            let words: Vec<&str> =
+                [words.as_str(), equally].into_iter().filter(|words| !words.is_empty()).collect();
             let gap = if words.is_empty() { "" } else { "  " };
             let value = match name.as_str() {
                 "auc" | "average_precision" if value.is_nan() && self.is_of_one_class() => "none".to_owned(),

@@ -61,7 +61,7 @@ impl ChunkPolicy<'_> {
             return read_cost::together(facts, &length, rows, (threads, &self.machine.rates));
         }
         let away = facts.in_file() || spec.data.placement == Placement::Streamed;
-        away.then(|| Chunks::new(facts, &length, validation_batch, &self.machine.gpus))
+        away.then(|| Chunks::new(facts, &length, validation_batch, self.machine))
     }
 
     /// The same policy, if all rows were kept in memory.

@@ -1,6 +1,6 @@
 //! Rows that are not resident come to their device in chunks: how many rows each chunk has.
 
-use super::{dataset_info::DatasetInfo, devices::DeviceId, machine::Gpu, run_length::RunLength};
+use super::{dataset_info::DatasetInfo, devices::DeviceId, machine::Machine, run_length::RunLength};
 use crate::program::Shard;
 
 /// Approximate bytes of a chunk, of all GPUs together. Its steps are a block of their own, which costs a GPU some 40 us beside the
@@ -38,10 +38,16 @@ pub struct Chunks {
 }
 
 impl Chunks {
-    /// For GPUs, each of which may be one of these.
-    pub(super) fn new(facts: DatasetInfo, length: &RunLength, validation_batch: usize, gpus: &[Gpu]) -> Self {
-        let free = gpus.iter().map(|gpu| if gpu.is_virtual { 0 } else { gpu.memory_free }).min();
-        let chunk_bytes = (free.unwrap_or(0) / PART).clamp(SMALL_BYTES, GPU_BYTES);
+    /// For GPUs, each of which may be one of this machine's; the host holds some chunks, too.
+    pub(super) fn new(
+        facts: DatasetInfo,
+        length: &RunLength,
+        validation_batch: usize,
+        machine: &Machine,
+    ) -> Self {
+        let free = machine.gpus.iter().map(|gpu| if gpu.is_virtual { 0 } else { gpu.memory_free }).min();
+        let free = free.unwrap_or(0).min(machine.memory_available);
+        let chunk_bytes = (free / PART).clamp(SMALL_BYTES, GPU_BYTES);
         Self::with_chunk_bytes(facts, length, validation_batch, chunk_bytes)
     }
 

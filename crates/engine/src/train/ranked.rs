@@ -131,7 +131,7 @@ mod tests {
         let mut ranked = Ranked::new(2);
         let outputs: Vec<f32> =
             [0.1_f32, 0.4, 0.35, 0.8].iter().flat_map(|p| [(1.0 - p).ln(), p.ln()]).collect();
-        ranked.add(&outputs, &[0.0, 1.0, 0.0, 0.0]);
+        ranked.add(&outputs, [0.0, 1.0, 0.0, 0.0].into_iter());
         assert_eq!([0, 1].map(|class| ranked.average_precision_of(class)), [Some(2.75 / 3.0), Some(0.5)]);
         assert_eq!(ranked.average_precision(), Some(0.5));
     }

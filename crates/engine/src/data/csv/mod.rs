@@ -26,6 +26,7 @@ mod parquet;
 mod parts;
 mod profile;
 mod row_order;
+mod separator;
 mod stored;
 mod table;
 mod target;

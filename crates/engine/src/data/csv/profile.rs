@@ -1,7 +1,6 @@
 //! Guesses what a file holds, before there is a spec for it.
 
 use std::{
-    cmp::Reverse,
     collections::{BTreeMap, BTreeSet, HashMap, HashSet},
     hash::{DefaultHasher, Hash, Hasher},
     path::Path,
@@ -14,15 +13,10 @@ use super::{
     outliers::Outliers,
     parquet,
     row_order::{Ordered, RowOrder},
+    separator::{SEPARATORS, separated},
     text::{Text, unclosed},
 };
 use crate::{data::file, spec::Problem};
-
-/// Separators that are tried.
-const DELIMITERS: [char; 4] = [',', ';', '\t', '|'];
-
-/// Records that are looked at to find the separator.
-const FIRST: usize = 50;
 
 /// Words that stand for missing values in many tables, besides texts of punctuation such as `?`.
 const MARKERS: [&str; 8] =
@@ -125,7 +119,7 @@ impl CsvProfile {
                 '.',
             );
         }
-        let text = Text::read(path, "data.csv.path", DELIMITERS[0])?;
+        let text = Text::read(path, "data.csv.path", SEPARATORS[0])?;
         let text = match marks.delimiter {
             Some(named) => text.separated_by(named),
             None => separated(text),
@@ -179,40 +173,6 @@ impl CsvProfile {
         let repeated = rows - different;
         Ok(Self { is_parquet, delimiter: text.delimiter(), decimal, header, rows, repeated, columns })
     }
-}
-
-/// Finds what separates the cells: of the separators that give all records the same number of cells, the one with the most numbers
-/// below the first record, then with the fewest cells that hold another separator, then with the most cells. In `a;13,8;14,3` the
-/// commas are marks of decimals: semicolons give two numbers, commas one.
-fn separated(mut text: Text) -> Text {
-    let missing = [MissingCells::usual('.'), MissingCells::usual(',')];
-    let is_number = |cell: &str| {
-        ['.', ',']
-            .iter()
-            .zip(&missing)
-            .any(|(mark, missing)| missing.has(cell) || value(cell, *mark).is_some())
-    };
-    let (mut delimiter, mut most) = (DELIMITERS[0], None);
-    for candidate in DELIMITERS {
-        text = text.separated_by(candidate);
-        let records: Vec<_> = text.reader().into_records().take(FIRST).map_while(Result::ok).collect();
-        let cells = records.first().map_or(0, csv::StringRecord::len);
-        let is_even = cells > 1 && records.iter().all(|record| record.len() == cells);
-        let (mut numbers, mut mixed) = (0, 0);
-        let is_other = |mark| mark != candidate && DELIMITERS.contains(&mark);
-        for cell in records.iter().skip(1).filter(|_| is_even).flatten().map(str::trim) {
-            if is_number(cell) {
-                numbers += 1;
-            } else if cell.contains(is_other) {
-                mixed += 1;
-            }
-        }
-        let found = Some((is_even, numbers, Reverse(mixed), cells));
-        if found > most {
-            (delimiter, most) = (candidate, found);
-        }
-    }
-    text.separated_by(delimiter)
 }
 
 /// Takes all cells of the table; returns the number of its rows, and of different ones.
