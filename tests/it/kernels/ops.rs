@@ -101,7 +101,7 @@ fn gradients_of_one_launch_follow_the_reference() {
         let (program, _) = suite.reference(rows);
         let machine = Machine::new(driver, &suite.bench);
         let merged = machine.merged(&program, &mut machine.records(&program));
-        assert_eq!(merged.len(), 12, "{merged:?}");
+        assert_eq!(merged.len(), 13, "{merged:?}");
         let what = format!("{rows} rows, {inputs} to {outputs}");
         let tolerance = product_tolerance([rows, inputs, outputs]);
         check(driver, &suite, rows, tolerance, &KERNELS, &what);

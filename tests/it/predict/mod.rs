@@ -303,9 +303,8 @@ lr = 0.5
 fn the_best_weights_are_used_unless_the_last_are_wanted() {
     let model = Model::new(super::best::SPEC);
     model.write("x.npy", arrays::npy("<f4", "(1, 3)", arrays::singles(&[1.0; 3])));
-    let with = |more: &[&str]| {
-        model.place.runner(&[&["predict", &model.run, "x.npy"], more].concat()).ended_by(0)
-    };
+    let with =
+        |more: &[&str]| model.place.runner(&[&["predict", &model.run, "x.npy"], more].concat()).ended_by(0);
     let run = Folder(PathBuf::from(&model.run));
     let [epoch, step] = ["best_epoch", "best_step"].map(|column| run.summary(column));
     let (best, last) = (with(&[]), with(&["--last"]));

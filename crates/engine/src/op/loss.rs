@@ -173,7 +173,7 @@ impl Job {
         }
         regression(kind, prediction, target, width, (total_rows * width) as f32, &mut out);
         if weighted {
-            weigh(target, width, scale, &mut out);
+            scale_rows(target, width, scale, &mut out);
         }
     }
 }
@@ -278,7 +278,7 @@ fn pass(p: &[f32], t: &[f32], width: usize, out: &mut Out<'_>, f: impl Fn(f32) -
 }
 
 /// Multiplies the losses of rows and their gradients by the rows' weights times `scale`.
-fn weigh(target: &[f32], width: usize, scale: f32, out: &mut Out<'_>) {
+fn scale_rows(target: &[f32], width: usize, scale: f32, out: &mut Out<'_>) {
     let weights = target.iter().skip(width).step_by(width + 1).map(|weight| weight * scale);
     out.per_row.iter_mut().zip(weights.clone()).for_each(|(loss, weight)| *loss *= weight);
     for (row, weight) in out.gradient.chunks_exact_mut(width).zip(weights) {

@@ -25,7 +25,7 @@ pub(super) enum Kind {
     Text,
     Infinite,
     TooLarge,
-    /// Of a weight.
+    /// Below 0, which a weight cannot be.
     Negative,
 }
 
