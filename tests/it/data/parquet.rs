@@ -32,6 +32,7 @@ fn as_parquet(csv: Csv) -> Parquet {
         categorical: csv.categorical,
         ignore: csv.ignore,
         group: csv.group,
+        weight: csv.weight,
         missing: csv.missing,
         missing_values: csv.missing_values,
         standardize: csv.standardize,
