@@ -45,7 +45,7 @@ fn a_run_shows_the_times_of_its_products() {
     assert!(!page.contains("products/s"), "the rate of products of two sizes together says nothing");
 }
 
-/// A sweep over sizes has a line for each device, and no dot on the frame; runs that have the same products are told apart.
+/// A sweep over sizes has a line for each device, and no dot on the frame; runs that have the same products have lines of their own.
 #[test]
 fn a_sweep_over_sizes_has_a_line_for_each_device() {
     let place = Sandbox::new("");
