@@ -41,6 +41,13 @@ fn runs_of_other_test_rows_are_named() {
         place.runner(&[&["compare"], &runs.each_ref().map(String::as_str)[..]].concat()).stdout
     };
     assert!(!compared("data.split.test=0").contains("the test rows differ"));
+    // 0 is what draws them if the spec names no seed.
+    let runs = [&["optimizer.adam.lr=0.1"][..], &["data.split.seed=0"]].map(|words| {
+        let words = [words, &["data.split.test=0.1", "trainer.max_epochs=1", "-q"]].concat();
+        place.run(&words).ended_by(0).0.display().to_string()
+    });
+    let same = place.runner(&["compare", &runs[0], &runs[1]]).ended_by(0).stdout;
+    assert!(!same.contains("the test rows differ"), "{same}");
     let text = compared("data.split.test=0.1");
     assert!(text.contains(words), "{text}");
 }

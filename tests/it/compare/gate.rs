@@ -87,10 +87,16 @@ fn the_median_of_drawn_splits_is_refused() {
         runs.write(&format!("a/S/{trial:03}/environment.toml"), &format!("{ROWS}\"{trial}\"\n"));
     }
     let ended = gate(&runs, "a", None, "median(validation.loss) > 0.1");
-    let words = "error: the median of validation loss has no interval where each seed draws its validation rows from the same \
-                 table\n  = hint: take `mean`, whose interval allows for the rows that seeds share\n";
+    let words = "error: the median of validation loss has no interval where seeds draw their validation rows from the same \
+                 table\n  = hint: take `mean`, whose interval allows for the rows that they share\n";
     assert_eq!((ended.code, &*ended.stderr), (Some(2), words));
     assert_eq!(gate(&runs, "a", None, "mean(validation.loss) > 0.1").code, Some(1));
+    // Nor does it know whether they do.
+    respec(&runs, "a", 6, |_, spec| spec + "[data.csv]\npath = \"a.csv\"\n");
+    fs::remove_file(runs.path("a/S/003/environment.toml")).unwrap();
+    let ended = gate(&runs, "a", None, "median(validation.loss) > 0.1");
+    let words = "error: the median of validation loss has no interval where runs do not record their validation rows\n";
+    assert_eq!((ended.code, &*ended.stderr), (Some(2), words));
 }
 
 /// Each seed divides the rows into folds of its own, and validates on all of them.

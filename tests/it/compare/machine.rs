@@ -23,6 +23,12 @@ fn with_threads(threads: &[[u32; 2]]) -> Runs {
 fn threads_are_judged_by_those_that_computed() {
     let same = "2 runs, comparable: same processor, instruction set, threads and version".to_owned();
     assert_eq!(said(&with_threads(&[[1, 2], [1, 2]])), (same.clone(), vec![]));
+    // What a run was resumed after is no part of the machine.
+    let resumed = with_threads(&[[1, 2], [1, 2]]);
+    let place = "linreg/0/environment.toml";
+    let environment = std::fs::read_to_string(resumed.path(place)).unwrap();
+    resumed.write(place, &format!("resumed_after = 20\n{environment}"));
+    assert_eq!(said(&resumed), (same.clone(), vec![]));
     // Equal numbers of threads, one run with more available.
     let why = "each on the CPU computed with 1 thread, though there were 1 or 2";
     assert_eq!(said(&with_threads(&[[1, 2], [1, 1]])), (format!("{same}; {why}"), vec![]));

@@ -24,6 +24,7 @@ mod machine;
 mod metrics;
 mod options;
 mod redrawn;
+mod row_weights;
 mod samples;
 mod settings;
 mod tables;

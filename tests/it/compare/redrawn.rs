@@ -277,3 +277,19 @@ fn settings_that_lost_other_folds_are_of_one_task() {
     let text = answer(|trial| trial / 2 + 10 * (trial % 2));
     assert!(text.contains("the validation rows differ (#0; #5)") && !text.contains("p-value"), "{text}");
 }
+
+/// Each of many settings is judged by rows of its own.
+#[test]
+fn many_tasks_are_told_apart() {
+    let runs = Runs::new();
+    let lrs: Vec<String> = (1..=300).map(|n| format!("0.{n:03}")).collect();
+    let settings: Vec<(&str, &str, &[f64])> = lrs.iter().map(|lr| (&**lr, "32", &OWN[..1])).collect();
+    learned(&runs, "a", &settings);
+    for trial in 0..300 {
+        let rows =
+            format!("[data]\nrows_to_train_on = 80\nrows_to_validate_on = 20\nsplit_digest = \"{trial}\"\n");
+        runs.write(&format!("a/S/{trial:03}/environment.toml"), &rows);
+    }
+    let text = runs.answer(&["a"], 120);
+    assert!(text.contains("300 tasks, whose metrics are not comparable: the validation rows differ (#0; #1; #2; #3 and 296 more): "), "{text}");
+}

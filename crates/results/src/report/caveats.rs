@@ -63,7 +63,8 @@ impl Comparison {
     /// That runs, which are compared, keep other rows for the test.
     fn test_rows_apart(&self, settings: &[Candidate]) -> Option<String> {
         let runs = settings.iter().flat_map(|setting| setting.places.iter().map(|&place| &self.runs[place]));
-        let seeds = runs.filter(|run| run.has_test_rows()).map(|run| run.axis("data.split.seed"));
+        let seeds =
+            runs.filter(|run| run.has_test_rows()).map(|run| run.axis("data.split.seed").unwrap_or("0"));
         (distinct(seeds).len() > 1).then(|| {
             "the test rows differ (`data.split.seed`): those of one run trained others, and test nothing that is chosen here".to_owned()
         })
@@ -78,24 +79,32 @@ impl Comparison {
         }
         let classes: Vec<Vec<&Candidate>> = classes.into_values().collect();
         let differ = |a: usize, b: usize| classes[a][0].is_of_other_rows(classes[b][0]);
-        let all = || (0..classes.len()).flat_map(|b| (0..b).map(move |a| (a, b)));
-        let apart: Vec<(usize, usize)> = all().filter(|&(a, b)| differ(a, b)).collect();
-        if apart.is_empty() {
+        // For each class: whether each one before it is of other rows.
+        let apart: Vec<Vec<bool>> =
+            (0..classes.len()).map(|b| (0..b).map(|a| differ(a, b)).collect()).collect();
+        let pairs_apart = || {
+            let of = |(b, own): (usize, &'_ Vec<bool>)| {
+                (0..b).filter(|&a| own[a]).map(move |a| (a, b)).collect::<Vec<_>>()
+            };
+            apart.iter().enumerate().flat_map(of)
+        };
+        let count = apart.iter().flatten().filter(|is_apart| **is_apart).count();
+        if count == 0 {
             return None;
         }
         let mut tasks: Vec<Vec<usize>> = Vec::new();
         for class in 0..classes.len() {
-            match tasks.iter_mut().find(|task| !task.iter().any(|&own| apart.contains(&(own, class)))) {
+            match tasks.iter_mut().find(|task| !task.iter().any(|&own| apart[class][own])) {
                 Some(task) => task.push(class),
                 None => tasks.push(vec![class]),
             }
         }
         let pairs_within = tasks.iter().map(|task| task.len() * (task.len() - 1) / 2).sum::<usize>();
         let number = |class: usize| self.numbers(&[classes[class][0].places[0]]);
-        if apart.len() + pairs_within < classes.len() * (classes.len() - 1) / 2 {
+        if count + pairs_within < classes.len() * (classes.len() - 1) / 2 {
             let named =
-                apart.iter().take(MOST_TASKS).map(|&(a, b)| format!("{} with {}", number(a), number(b)));
-            let more = units::and_more(apart.len().saturating_sub(MOST_TASKS));
+                pairs_apart().take(MOST_TASKS).map(|(a, b)| format!("{} with {}", number(a), number(b)));
+            let more = units::and_more(count.saturating_sub(MOST_TASKS));
             let named = named.collect::<Vec<_>>().join(", ");
             return Some(format!(
                 "not comparable, since the validation rows differ: {named}{more}: {SAME_ROWS}"

@@ -53,11 +53,12 @@ pub(super) const THREADS: &str = "host.threads";
 pub(super) const AVAILABLE: &str = "host.available_threads";
 
 /// Environment keys that always differ and do not matter.
-const NOT_THE_MACHINE: [&str; 14] = [
+const NOT_THE_MACHINE: [&str; 15] = [
     "trial",
     "sweep",
     "started",
     "command",
+    "resumed_after",
     "devices.requested",
     "devices.used",
     "devices.virtual",

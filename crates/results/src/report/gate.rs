@@ -93,19 +93,22 @@ impl Condition {
     /// # Errors
     /// Each value is of other validation rows out of the same rows, or that is not known, and the interval of a median knows nothing of it.
     fn refuse_drawn_median(&self, matched: &Matched) -> Result<(), ReportError> {
-        let is_drawn =
-            |setting: &Candidate| matches!(setting.dependence, Dependence::Redrawn(_) | Dependence::Unknown);
-        let has_drawn = matched.pairs.iter().any(|pair| is_drawn(&pair.own) || is_drawn(&pair.base));
-        if self.statistic == Statistic::Mean || !has_drawn {
+        if self.statistic == Statistic::Mean {
             return Ok(());
         }
-        let message = format!(
-            "the median of {} has no interval where each seed draws its validation rows from the same table",
-            self.metric.name
-        );
+        let settings = || matched.pairs.iter().flat_map(|pair| [&pair.own, &pair.base]);
+        let drawn = settings().find(|setting| matches!(setting.dependence, Dependence::Redrawn(_)));
+        let (why, way_out) = if let Some(setting) = drawn {
+            let why = format!("{}s draw their validation rows from the same table", setting.each);
+            (why, Some("take `mean`, whose interval allows for the rows that they share"))
+        } else if settings().any(Candidate::lacks_rows) {
+            ("runs do not record their validation rows".into(), None)
+        } else {
+            return Ok(());
+        };
         Err(ReportError::query(
-            message,
-            Some("take `mean`, whose interval allows for the rows that seeds share"),
+            format!("the median of {} has no interval where {why}", self.metric.name),
+            way_out,
         ))
     }
 

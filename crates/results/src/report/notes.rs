@@ -78,7 +78,7 @@ pub(super) fn notes(comparison: &Comparison, ranking: &Ranking) -> String {
         return text + &format!("  {what} over n {each}s [lowest, highest]\n{IN_ORDER}\n");
     }
     let what = what(ranking.pairs > 0);
-    if ranking.settings.iter().all(Candidate::lacks_rows) {
+    if ranking.settings.iter().all(|setting| setting.samples.len() < 2 || setting.lacks_rows()) {
         return text + &format!("  {what} over n {}s\n", ranking.each);
     }
     let _ = write!(text, "  {what} over n {}s [95 %, Student]", ranking.each); // a String takes every write

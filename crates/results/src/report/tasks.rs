@@ -39,6 +39,9 @@ const FEATURES: [&str; 6] = [
 const LOSS: [&str; 4] =
     ["model.loss", "model.class_weights", "data.csv.standardize_target", "data.parquet.standardize_target"];
 
+/// The keys of weights of rows.
+const WEIGHTS: [&str; 2] = ["data.csv.weight", "data.parquet.weight"];
+
 /// The name for the digest of the data in messages.
 const DATA: &str = "the data";
 
@@ -60,13 +63,20 @@ impl Tasks {
     }
 
     /// Those in which a metric can be compared, if they are not those of losses: of validations every metric but the loss is of
-    /// targets and predictions alone, in the units of the data, so that the loss makes no other task.
+    /// targets and predictions alone, in the units of the data, so that the loss makes no other task; nor do weights of rows, by
+    /// which metrics of classes do not go.
     pub(super) fn of_metric(runs: &[Run], metric: &Metric) -> Option<Self> {
-        let own = metric.full_name().strip_prefix("validation.")?;
-        (own != "loss").then(|| Self::of_rows(runs))
+        match metric.full_name().strip_prefix("validation.")? {
+            "loss" => None,
+            "mae" | "rmse" | "r2" => Some(Self::of_rows(runs)),
+            _ => {
+                let is_told = |key: &str| !is_one_of(key, &LOSS) && !is_one_of(key, &WEIGHTS);
+                Some(Self::told_by(runs, "metrics", is_told))
+            }
+        }
     }
 
-    /// Those of the same rows and targets, whatever is minimized.
+    /// Those of the same rows, targets and weights, whatever is minimized.
     pub(super) fn of_rows(runs: &[Run]) -> Self {
         Self::told_by(runs, "metrics", |key| !is_one_of(key, &LOSS))
     }
