@@ -213,11 +213,14 @@ impl Table {
         (size_of::<f64>() * (numbers + targets) + words + classes) as u64
     }
 
-    /// `targets`, those of each row followed by its weight where rows have weights.
+    /// `targets`, those of each row followed by its weight where rows have weights. Only ratios of weights matter: all are multiplied
+    /// by the power of 2 that brings the largest to between 1 and 2, so that f32 holds their sums. This rounds nothing.
     pub(super) fn with_weights(&self, targets: Vec<f32>) -> Vec<f32> {
         let Some(weights) = &self.weights else { return targets };
+        let largest = weights.iter().copied().fold(f64::MIN_POSITIVE, f64::max);
+        let scale = (-largest.log2().floor()).exp2();
         let rows = targets.chunks_exact(self.columns.targets.len()).zip(weights);
-        rows.flat_map(|(row, weight)| row.iter().copied().chain([*weight as f32])).collect()
+        rows.flat_map(|(row, weight)| row.iter().copied().chain([(weight * scale) as f32])).collect()
     }
 
     /// The number of each row in the file, counted from 0 after the header.
