@@ -4,102 +4,19 @@ mod csv;
 mod csv_problems;
 mod garbage;
 pub mod idx;
+mod mutated;
 pub mod npy;
 mod npy_in_file;
-#[cfg(feature = "parquet")]
-mod parquet;
-#[cfg(not(feature = "parquet"))]
+mod opened;
 mod parquet_absent;
 mod parsed;
 mod real;
 mod synthetic;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use runner::{
-    data::{Dataset, Part, Store, Task, open},
-    spec::{Csv, Data, Idx, Location, Missing, Npy, Placement, Problem, Source},
-};
-
-/// A memory limit that no test here reaches.
-const MUCH: u64 = 1 << 40;
-
-fn data(source: Source) -> Data {
-    let (split, folds, fold) = (None, None, None);
-    Data {
-        batch_size: 32,
-        shuffle: true,
-        shuffle_seed: None,
-        placement: Placement::Auto,
-        split,
-        folds,
-        fold,
-        source,
-    }
-}
-
-fn read(source: Source, task: Task) -> Result<Dataset, Vec<Problem>> {
-    open(&data(source), task, 0, MUCH)
-}
-
-fn read_ok(source: Source, task: Task) -> Dataset {
-    read(source, task).unwrap_or_else(|problems| panic!("{}", reported(&problems, Path::new(""))))
-}
-
-/// The problems as text, with `folder` removed.
-fn problems(source: Source, task: Task, folder: &Path) -> String {
-    reported(&read(source, task).expect_err("problems"), folder)
-}
-
-fn reported(problems: &[Problem], folder: &Path) -> String {
-    let mut text = String::new();
-    for problem in problems {
-        text += &format!("{}\n", problem.message);
-        match &problem.place {
-            Location::Key(key) => text += &format!("  --> {key}\n"),
-            Location::File { path, line, column, text: shown } => {
-                text += &format!("  --> {}", path.display());
-                text += &line.map(|line| format!(":{line}")).unwrap_or_default();
-                text += &column.map(|column| format!(":{column}")).unwrap_or_default();
-                text += &shown.as_ref().map(|line| format!(" | {line}")).unwrap_or_default();
-                text += "\n";
-            }
-            Location::Row { path, row } => text += &format!("  --> {}, row {row}\n", path.display()),
-            place => text += &format!("  --> {place:?}\n"),
-        }
-        text += &problem.label.as_ref().map(|label| format!("  label: {label}\n")).unwrap_or_default();
-        text += &problem.hint.as_ref().map(|hint| format!("  hint: {hint}\n")).unwrap_or_default();
-    }
-    text.replace(&format!("{}/", folder.display()), "")
-}
-
-fn memory(part: &Part) -> &[f32] {
-    match &part.features {
-        Store::Memory(values) => values,
-        Store::File(_) => panic!("not in memory"),
-    }
-}
-
-fn csv_of(path: PathBuf, target: &str) -> Csv {
-    Csv {
-        path,
-        target: vec![target.into()],
-        features: None,
-        categorical: Vec::new(),
-        ignore: Vec::new(),
-        group: None,
-        weight: None,
-        missing: Missing::Error,
-        missing_values: None,
-        standardize: false,
-        standardize_target: false,
-        delimiter: ',',
-        decimal: '.',
-        header: true,
-        validation_path: None,
-        validation_fraction: Some(0.0),
-    }
-}
+use opened::{MUCH, csv_of, data, memory, problems, read_ok, reported};
+use runner::spec::{Idx, Npy};
 
 fn idx_of(images: PathBuf, labels: PathBuf) -> Idx {
     Idx {

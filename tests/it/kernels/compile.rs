@@ -9,6 +9,7 @@ use std::{
     path::Path,
     process::Command,
     ptr::null,
+    thread,
 };
 
 use libloading::Library;
@@ -127,37 +128,43 @@ fn every_kernel_compiles_without_a_spill() {
     }
     let compiler = Compiler::open(Path::new(&path));
     let known = compiler.architectures();
-    let source = sources::joined();
-    let kernels = source.matches("extern \"C\" __global__").count();
-    for architecture in ARCHITECTURES.into_iter().filter(|a| known.contains(a)) {
-        let (code, log) = compiler
-            .compile(&source, architecture)
-            .unwrap_or_else(|log| panic!("sm_{architecture} does not compile:\n{log}"));
-        assert!(!code.is_empty());
-        let entries = log.lines().filter(|line| line.contains("Compiling entry function")).count();
-        assert_eq!(entries, kernels, "sm_{architecture}: the log tells of other kernels:\n{log}");
-        for line in log.lines().filter(|line| line.contains("spill stores")) {
-            assert!(line.contains(" 0 bytes spill stores, 0 bytes spill loads"), "sm_{architecture}: {line}");
-        }
-    }
-    let functions = sources::with_kernels(|_| false);
-    for architecture in STEP_ARCHITECTURES.into_iter().filter(|a| known.contains(a)) {
-        for (name, step) in super::grid::steps(architecture >= 80) {
-            let (_, log) =
-                compiler.compile(&(functions.clone() + &step), architecture).unwrap_or_else(|log| {
-                    panic!("{name} for sm_{architecture} does not compile:\n{log}\n{step}")
-                });
-            let spills: Vec<&str> = log.lines().filter(|line| line.contains("spill stores")).collect();
-            assert_eq!(spills.len(), 1, "{log}");
-            assert!(
-                spills[0].contains(" 0 bytes spill stores, 0 bytes spill loads"),
-                "{name}, sm_{architecture}: {log}\n{step}"
-            );
-            let registers = log.lines().find_map(|line| line.trim().strip_prefix("ptxas info    : Used"));
-            println!("{name}, sm_{architecture}: used{}", registers.unwrap_or_default());
-        }
-    }
+    let of = |own: &&i32| known.contains(own);
+    thread::scope(|scope| {
+        scope.spawn(|| ARCHITECTURES.iter().filter(of).for_each(|&own| all_kernels(&compiler, own)));
+        STEP_ARCHITECTURES.iter().filter(of).for_each(|&own| steps(&compiler, own));
+    });
     assert!(compiler.compile("extern \"C\" __global__ void f() { no }", 80).unwrap_err().contains("error"));
+}
+
+fn all_kernels(compiler: &Compiler, architecture: i32) {
+    let source = sources::joined();
+    let (code, log) = compiler
+        .compile(&source, architecture)
+        .unwrap_or_else(|log| panic!("sm_{architecture} does not compile:\n{log}"));
+    assert!(!code.is_empty());
+    let entries = log.lines().filter(|line| line.contains("Compiling entry function")).count();
+    let kernels = source.matches("extern \"C\" __global__").count();
+    assert_eq!(entries, kernels, "sm_{architecture}: the log tells of other kernels:\n{log}");
+    for line in log.lines().filter(|line| line.contains("spill stores")) {
+        assert!(line.contains(" 0 bytes spill stores, 0 bytes spill loads"), "sm_{architecture}: {line}");
+    }
+}
+
+fn steps(compiler: &Compiler, architecture: i32) {
+    let functions = sources::with_kernels(|_| false);
+    for (name, step) in super::grid::steps(architecture >= 80) {
+        let (_, log) = compiler
+            .compile(&(functions.clone() + &step), architecture)
+            .unwrap_or_else(|log| panic!("{name} for sm_{architecture} does not compile:\n{log}\n{step}"));
+        let spills: Vec<&str> = log.lines().filter(|line| line.contains("spill stores")).collect();
+        assert_eq!(spills.len(), 1, "{log}");
+        assert!(
+            spills[0].contains(" 0 bytes spill stores, 0 bytes spill loads"),
+            "{name}, sm_{architecture}: {log}\n{step}"
+        );
+        let registers = log.lines().find_map(|line| line.trim().strip_prefix("ptxas info    : Used"));
+        println!("{name}, sm_{architecture}: used{}", registers.unwrap_or_default());
+    }
 }
 
 #[test]

@@ -1,10 +1,9 @@
 //! The speed of a training step's products with nothing between them, as a reference for the step of a wide
-//! network. Each product is a program of its own, and runs as it does in a step. `cargo bench --bench
-//! product_rate -- [--json] [--threads N] [--bf16] [W2 | W3]`
+//! network. Each product is a program of its own, and runs as it does in a step. `cargo run --release -p products --
+//! [--json] [--threads N] [--bf16] [W2 | W3]`
 
 #![allow(clippy::too_many_lines)]
 
-#[path = "support/products.rs"]
 #[allow(unsafe_code)] // Raw pointers to operands, as `gemm-f32` takes them.
 mod products;
 

@@ -13,8 +13,15 @@ use runner::{
 };
 use tempfile::TempDir;
 
-use super::{csv::names, csv_of, garbage::mutated, memory, problems, read, read_ok};
-use crate::process::Sandbox;
+use crate::{
+    mutated::mutated,
+    opened::{csv_of, memory, problems, read, read_ok},
+    process::Sandbox,
+};
+
+fn names(list: &[&str]) -> Vec<String> {
+    list.iter().map(|&name| name.to_owned()).collect()
+}
 
 fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/parquet")
