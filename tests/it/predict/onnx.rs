@@ -46,6 +46,19 @@ fn a_model_of_a_table_serves_as_predicted() {
     serves_as_predicted(&Model::both(), "new.csv");
 }
 
+/// Numbers that stand for missing ones are filled in, however they are written.
+#[test]
+fn missing_values_serve_as_predicted() {
+    let spec = spec("price", "kind", 1, "mse")
+        .replace("missing = ", "missing_values = [\"-999\", \"NA\", \"0.5\"]\nmissing = ");
+    let model = Model::new(&spec);
+    model.write(
+        "odd.csv",
+        "colour,place,width,height,depth\nred,west,-999.0,2,3\nred,south,1,5e-1,-9.99e2\nred,south,1,0.5001,-998\n",
+    );
+    serves_as_predicted(&model, "odd.csv");
+}
+
 /// Unknown categories are errors of ONNX Runtime, or all inputs of their columns 0 as for `predict`.
 #[test]
 fn unknown_categories_are_taken_if_wanted() {

@@ -55,6 +55,8 @@ pub enum Preprocessing<'a> {
         columns: &'a [StoredColumn],
         /// Whether missing numbers are filled.
         fills: bool,
+        /// Numbers that stand for missing ones.
+        missing: Vec<f64>,
     },
     /// An array.
     Array(&'a ArrayScale),
@@ -208,10 +210,7 @@ impl TrainedData {
     /// How rows are preprocessed before they go into the model.
     pub fn preprocessing(&self) -> Preprocessing<'_> {
         match &self.kind {
-            Kind::Csv(model) => {
-                let (columns, fills) = model.columns();
-                Preprocessing::Table { columns, fills }
-            }
+            Kind::Csv(model) => model.preprocessing(),
             Kind::Array { scale, .. } => Preprocessing::Array(scale),
         }
     }

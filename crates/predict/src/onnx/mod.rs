@@ -94,14 +94,14 @@ fn features(graph: &mut GraphBuilder, trained: &Trained, takes_unknown: bool) ->
                 }
             }
         }
-        Preprocessing::Table { columns, fills } => {
+        Preprocessing::Table { columns, fills, missing } => {
             // Add inputs first, so that they keep the names of the columns whatever else is in the graph.
             let inputs: Vec<String> = columns.iter().map(|column| column_input(graph, column)).collect();
             let of_kind = |kind| columns.iter().zip(&inputs).filter(move |(column, _)| column.kind == kind);
             let (numeric, names): (Vec<_>, Vec<_>) = of_kind(ColumnKind::Numeric).unzip();
             let mut parts = Vec::new();
             if !numeric.is_empty() {
-                parts.push(numbers(graph, &numeric, &names, fills));
+                parts.push(numbers(graph, &numeric, &names, (fills, &missing)));
             }
             for (column, name) in of_kind(ColumnKind::Categorical) {
                 let categories = column.categories.iter().flatten().map(|c| c.clone().unwrap_or_default());
@@ -132,14 +132,27 @@ fn concat<S: AsRef<str>>(graph: &mut GraphBuilder, parts: &[S], name: &str) -> S
 }
 
 /// Numeric columns: missing values filled in, standardized in f64 like those of the training file, then
-/// rounded to f32.
-fn numbers(graph: &mut GraphBuilder, columns: &[&StoredColumn], names: &[&String], fills: bool) -> String {
+/// rounded to f32. A number that stands for a missing one is NaN where none is filled in, and so is the answer.
+fn numbers(
+    graph: &mut GraphBuilder,
+    columns: &[&StoredColumn],
+    names: &[&String],
+    (fills, missing): (bool, &[f64]),
+) -> String {
     let mut x = concat(graph, names, "numbers");
+    let mut found = Vec::new();
     if fills {
-        let fill: Vec<f64> = columns.iter().map(|column| column.fill()).collect();
-        let fill = graph.doubles("fill", &fill);
-        let missing = graph.node("IsNaN", &[&x], &[], "missing");
-        x = graph.node("Where", &[&missing, &fill, &x], &[], "filled");
+        found.push(graph.node("IsNaN", &[&x], &[], "missing"));
+    }
+    for &number in missing {
+        let number = graph.doubles("missing_value", &[number]);
+        found.push(graph.node("Equal", &[&x, &number], &[], "missing"));
+    }
+    let any = found.into_iter().reduce(|a, b| graph.node("Or", &[&a, &b], &[], "missing"));
+    if let Some(any) = any {
+        let fill = |column: &&StoredColumn| if fills { column.fill() } else { f64::NAN };
+        let fill = graph.doubles("fill", &columns.iter().map(fill).collect::<Vec<_>>());
+        x = graph.node("Where", &[&any, &fill, &x], &[], "filled");
     }
     if columns.iter().any(|column| column.scale.is_some()) {
         let scales = columns.iter().map(|column| column.scale.map_or((0.0, 1.0), |s| (s.mean, s.std)));

@@ -11,7 +11,7 @@ pub(super) struct MissingCells {
     /// Bytes of the longest word: a longer cell is compared with none.
     longest: usize,
     /// The words that are numbers: `-999` stands for `-999.0`, too.
-    numbers: Vec<f64>,
+    pub(super) numbers: Vec<f64>,
     /// The mark before a number's decimals.
     pub(super) decimal: char,
     /// What becomes of such cells.

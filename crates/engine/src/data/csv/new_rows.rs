@@ -7,6 +7,7 @@ use super::{
     columns::{Columns, empty},
     decimal::{Marks, value},
     fit::FeatureFit,
+    missing::MissingCells,
     parquet::ParquetRows,
     parts::Parts,
     stored::{ColumnKind, StoredColumn, StoredCsv},
@@ -15,7 +16,7 @@ use super::{
     text::Text,
 };
 use crate::{
-    data::{RowBlock, Scale, Task, file},
+    data::{Preprocessing, RowBlock, Scale, Task, file},
     spec::{Csv, Location, Missing, Problem},
 };
 
@@ -98,9 +99,13 @@ impl CsvModel {
         self.stored.features.iter().filter(|column| column.kind == ColumnKind::Categorical)
     }
 
-    /// The feature columns, and whether missing numbers are filled.
-    pub(in crate::data) fn columns(&self) -> (&[StoredColumn], bool) {
-        (&self.stored.features, self.spec.missing == Missing::Mean)
+    /// How its columns are preprocessed.
+    pub(in crate::data) fn preprocessing(&self) -> Preprocessing<'_> {
+        Preprocessing::Table {
+            columns: &self.stored.features,
+            fills: self.spec.missing == Missing::Mean,
+            missing: MissingCells::new(&self.spec).numbers,
+        }
     }
 }
 
