@@ -190,7 +190,7 @@ fn a_class_of_few_rows() {
     let ended = place.run(&["-q", "data.csv.validation_path=a.csv", "~data.split"]).ended;
     let words = "warning: the rows to validate on are those to train on\n\
                  warning: of 2,000 rows to validate on, the model predicts `yes` for 10, though 200 have it; \
-                 `model.class_weights=balanced` lets their rows count for more\n";
+                 `model.class_weights=balanced` lets their rows count for more, and raises their probabilities\n";
     assert_eq!((ended.code, ended.stderr.as_str()), (Some(0), words));
 }
 

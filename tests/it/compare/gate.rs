@@ -291,7 +291,10 @@ fn runs_under_way_are_undecided() {
     let ended = gate(&runs, "a", None, condition);
     let words = "  lr 0.1 width 32: 1 of 3 runs running (#4): undecided\n";
     assert!(ended.stdout.contains(words) && ended.stdout.contains("\nundecided"), "{ended:?}");
-    assert_eq!((ended.code, &*ended.stderr), (Some(0), "warning: 1 setting undecided\n"));
+    assert_eq!(
+        (ended.code, &*ended.stderr),
+        (Some(0), "warning: 1 setting undecided, which `--strict` counts as a failure\n")
+    );
     drop(lock);
     let ended = gate(&runs, "a", None, condition);
     assert!(
@@ -325,7 +328,10 @@ fn a_strict_gate_fails_where_it_is_undecided() {
     let (ended, strict) = (ran(&[]), ran(&["--strict"]));
     assert!(ended.stdout.ends_with(": undecided\nundecided\n"), "{ended:?}");
     assert_eq!([ended.code, strict.code], [Some(0), Some(1)]);
-    assert_eq!((strict.stdout, strict.stderr), (ended.stdout, "warning: 1 setting undecided\n".to_owned()));
+    assert_eq!(
+        (strict.stdout, strict.stderr),
+        (ended.stdout, "warning: 1 setting undecided, which `--strict` counts as a failure\n".to_owned())
+    );
     let json: serde_json::Value = serde_json::from_str(&ran(&["--export", "json"]).stdout).unwrap();
     assert_eq!([&json["condition"], &json["result"]], [condition, "undecided"]);
     let csv = ran(&["--export", "csv"]);

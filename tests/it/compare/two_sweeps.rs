@@ -33,7 +33,11 @@ fn sweeps_are_held_against_each_other() {
     let gate = |condition: &str, paths: &[&str]| {
         let ended = ran(&[paths, &["--fail-if", condition]].concat());
         let is_undecided = ended.stdout.contains("\nundecided");
-        assert_eq!(ended.stderr.contains("warning: 1 setting undecided\n"), is_undecided, "{ended:?}");
+        assert_eq!(
+            ended.stderr.contains("warning: 1 setting undecided, which `--strict` counts as a failure\n"),
+            is_undecided,
+            "{ended:?}"
+        );
         (ended.stdout, ended.code)
     };
     let (text, code) = gate("mean(validation.loss) > 1.05 * baseline", &[&a, &b]);
@@ -212,7 +216,7 @@ fn what_may_be_chance_is_undecided() {
     fail if mean(validation.loss) > baseline
       lr 0.1 width 32: 0.06152 of n 6 against 0.06108 = 1 * 0.06108 of n 6; difference 0.0004 [-0.0014, 0.0022]: undecided: the interval does not exclude equality; about 62 runs of each would, if the difference stays
     undecided
-    warning: 1 setting undecided
+    warning: 1 setting undecided, which `--strict` counts as a failure
     ");
     assert_eq!(ended.code, Some(0));
 }
@@ -272,7 +276,7 @@ fn one_run_each_has_no_interval() {
       lr 0.01 width 32: 0.1000 of n 1 against 0.1100 = 1.1 * 0.1000 of n 1; one run each: no interval: passes
       lr 0.1 width 32: 0.3000 of n 1 against 0.2200 = 1.1 * 0.2000 of n 1; one run each: no interval: undecided
     undecided
-    warning: 1 setting undecided
+    warning: 1 setting undecided, which `--strict` counts as a failure
     ");
     assert_eq!(ended.code, Some(0));
 }

@@ -16,7 +16,7 @@ fn the_tour_prints_what_the_textbook_does() {
         "1. X = ones([2, 3]) on virtual:0\ntensor([[1., 1., 1.],\n        [1., 1., 1.]], shape=[2, 3], dtype=f32, \
          device='virtual:0')\n",
         "3. sum = X + Y\n   raises, as declared: `X` is on virtual:0 and `Y` on virtual:1; copy one: `Z = \
-         X.copy(gpu:1)`\n",
+         X.copy(virtual:1)`\n",
         "4. Z = X.copy(virtual:1)\n   24 B copied\n",
         "6. W = Z.copy(virtual:1)\n   it is there already: the same tensor, nothing is moved\n",
         "7. own = Z.copy(virtual:1), forced\n   24 B copied\n",
@@ -44,7 +44,7 @@ fn the_tour_prints_what_the_textbook_does() {
     assert_eq!([table.cell(8, "dtype"), table.cell(8, "bytes")], ["i64", "48"]);
     assert_eq!(
         table.cell(2, "message"),
-        "`X` is on virtual:0 and `Y` on virtual:1; copy one: `Z = X.copy(gpu:1)`"
+        "`X` is on virtual:0 and `Y` on virtual:1; copy one: `Z = X.copy(virtual:1)`"
     );
     let d2d = |route| traffic(&moved, "d2d", "tensor", route);
     assert_eq!(d2d(["virtual:0", "virtual:1"]), Some(["1".into(), "0".into(), "24".into()]));

@@ -46,7 +46,7 @@ fn a_model_of_a_table_serves_as_predicted() {
     serves_as_predicted(&Model::both(), "new.csv");
 }
 
-/// Numbers that stand for missing ones are filled in, however they are written.
+/// What stands for missing cells, however it is written.
 #[test]
 fn missing_values_serve_as_predicted() {
     let spec = spec("price", "kind", 1, "mse")
@@ -54,7 +54,8 @@ fn missing_values_serve_as_predicted() {
     let model = Model::new(&spec);
     model.write(
         "odd.csv",
-        "colour,place,width,height,depth\nred,west,-999.0,2,3\nred,south,1,5e-1,-9.99e2\nred,south,1,0.5001,-998\n",
+        "colour,place,width,height,depth\ngreen,north,-999.0,2,3\nred,south,1,5e-1,-9.99e2\nNA,south,1,0.5001,-998\n\
+         na,south,1,1,1\n,south,1,1,1\n-999,north,1,1,1\n",
     );
     serves_as_predicted(&model, "odd.csv");
 }

@@ -55,8 +55,8 @@ pub enum Preprocessing<'a> {
         columns: &'a [StoredColumn],
         /// Whether missing numbers are filled.
         fills: bool,
-        /// Numbers that stand for missing ones.
-        missing: Vec<f64>,
+        /// Texts that stand for missing cells, in either case, and those of them that are numbers.
+        missing: (Vec<String>, Vec<f64>),
     },
     /// An array.
     Array(&'a ArrayScale),

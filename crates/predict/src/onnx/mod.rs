@@ -3,7 +3,7 @@
 mod graph;
 mod messages;
 
-use std::path::Path;
+use std::{collections::BTreeMap, path::Path};
 
 use serde_json::json;
 
@@ -94,25 +94,48 @@ fn features(graph: &mut GraphBuilder, trained: &Trained, takes_unknown: bool) ->
                 }
             }
         }
-        Preprocessing::Table { columns, fills, missing } => {
+        Preprocessing::Table { columns, fills, missing: (missing_words, missing_numbers) } => {
             // Add inputs first, so that they keep the names of the columns whatever else is in the graph.
             let inputs: Vec<String> = columns.iter().map(|column| column_input(graph, column)).collect();
             let of_kind = |kind| columns.iter().zip(&inputs).filter(move |(column, _)| column.kind == kind);
             let (numeric, names): (Vec<_>, Vec<_>) = of_kind(ColumnKind::Numeric).unzip();
             let mut parts = Vec::new();
             if !numeric.is_empty() {
-                parts.push(numbers(graph, &numeric, &names, (fills, &missing)));
+                parts.push(numbers(graph, &numeric, &names, (fills, &missing_numbers)));
             }
             for (column, name) in of_kind(ColumnKind::Categorical) {
-                let categories = column.categories.iter().flatten().map(|c| c.clone().unwrap_or_default());
+                let keys = category_keys(column, &missing_words);
+                let codes = attribute::ints("values_int64s", keys.iter().map(|(_, code)| *code));
+                let keys = attribute::strings("keys_strings", keys.into_iter().map(|(key, _)| key));
+                let unknown = attribute::int("default_int64", -1);
+                let code = graph.node("ai.onnx.ml.LabelEncoder", &[name], &[keys, codes, unknown], "code");
+                let codes = 0..column.categories.iter().flatten().count() as i64;
                 let zeros = attribute::int("zeros", i64::from(takes_unknown));
-                let attributes = [attribute::strings("cats_strings", categories), zeros];
-                let indices = graph.node("ai.onnx.ml.OneHotEncoder", &[name], &attributes, "indices");
+                let attributes = [attribute::ints("cats_int64s", codes), zeros];
+                let indices = graph.node("ai.onnx.ml.OneHotEncoder", &[&code], &attributes, "indices");
                 parts.push(graph.node("Flatten", &[&indices], &[attribute::int("axis", 1)], "one_hot"));
             }
             concat(graph, &parts, "features")
         }
     }
+}
+
+/// The texts of a column's cells and their categories. Missing cells are one: empty, or a text that stands for it, as the spec has it
+/// or in one case.
+fn category_keys(column: &StoredColumn, missing: &[String]) -> BTreeMap<String, i64> {
+    let mut keys = BTreeMap::new();
+    for (code, category) in (0..).zip(column.categories.iter().flatten()) {
+        match category {
+            Some(text) => _ = keys.insert(text.clone(), code),
+            None => {
+                let texts = missing
+                    .iter()
+                    .flat_map(|own| [own.clone(), own.to_ascii_lowercase(), own.to_ascii_uppercase()]);
+                keys.extend(texts.chain([String::new()]).map(|text| (text, code)));
+            }
+        }
+    }
+    keys
 }
 
 fn column_input(graph: &mut GraphBuilder, column: &StoredColumn) -> String {

@@ -353,7 +353,8 @@ pub fn gate(
     verdict.text += &format!("{}{covered}\n", outcome.name());
     if verdict.is_undecided {
         let undecided = judged.iter().filter(|own| own["result"] == Outcome::Undecided.name()).count();
-        verdict.warnings.push(format!("{} undecided", units::counted(undecided as u64, "setting")));
+        let settings = units::counted(undecided as u64, "setting");
+        verdict.warnings.push(format!("{settings} undecided, which `--strict` counts as a failure"));
     }
     let all = json!({ "condition": text, "result": outcome.name(), "settings": judged, "notes": notes });
     verdict.json = format!("{all}\n");

@@ -73,7 +73,11 @@ pub fn hardly_predicted(names: &[String], confusion: &Confusion, weighted: bool)
     let more = units::and_more(found.len().saturating_sub(CLASSES_SHOWN));
     let rows = count(sum(&|_| true));
     let shown = found.iter().take(CLASSES_SHOWN).cloned().collect::<Vec<_>>().join("; ");
-    let way = if weighted { "" } else { "; `model.class_weights=balanced` lets their rows count for more" };
+    let way = if weighted {
+        ""
+    } else {
+        "; `model.class_weights=balanced` lets their rows count for more, and raises their probabilities"
+    };
     (!found.is_empty())
         .then(|| format!("of {rows} rows to validate on, the model predicts {shown}{more}{way}"))
 }

@@ -7,7 +7,7 @@ use crate::spec::{Csv, MISSING_VALUES, Missing};
 
 /// Texts that stand for missing cells, ASCII letters in either case. An empty cell is always missing.
 pub(super) struct MissingCells {
-    words: Vec<String>,
+    pub(super) words: Vec<String>,
     /// Bytes of the longest word: a longer cell is compared with none.
     longest: usize,
     /// The words that are numbers: `-999` stands for `-999.0`, too.

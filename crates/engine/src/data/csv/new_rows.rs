@@ -101,11 +101,9 @@ impl CsvModel {
 
     /// How its columns are preprocessed.
     pub(in crate::data) fn preprocessing(&self) -> Preprocessing<'_> {
-        Preprocessing::Table {
-            columns: &self.stored.features,
-            fills: self.spec.missing == Missing::Mean,
-            missing: MissingCells::new(&self.spec).numbers,
-        }
+        let MissingCells { words, numbers, .. } = MissingCells::new(&self.spec);
+        let fills = self.spec.missing == Missing::Mean;
+        Preprocessing::Table { columns: &self.stored.features, fills, missing: (words, numbers) }
     }
 }
 

@@ -372,7 +372,7 @@ impl Tour<'_> {
             (false, true) => {
                 let mut free = ["Z", "Y", "X"].into_iter().filter(|name| left != name && right != name);
                 let free = free.next().unwrap_or("Z");
-                Outlook::Raises(format!("{message}; copy one: `{free} = {left}.copy({b_asked})`"))
+                Outlook::Raises(format!("{message}; copy one: `{free} = {left}.copy({b})`"))
             }
             (true, true) if a_asked != b_asked => {
                 Outlook::Skipped(format!("it takes two devices: {a_asked} and {b_asked} are both {a} here"))
