@@ -174,6 +174,7 @@ impl Tables {
             notes,
             warnings: warnings.into(),
             apart: split.apart(table.numbers()),
+            groups: split.held_groups(),
             weighted,
             ..Dataset::new(train, validation, features.width(), targets)
         })
