@@ -39,7 +39,9 @@ use crate::{
 
 pub use crate::device::{FileChange, Reads, RowReader, Store};
 pub use arrays::ArrayScale;
-pub use csv::{ColumnKind, ColumnProfile, CsvProfile, Marks, RowOptions, RowOrder, StoredColumn};
+pub use csv::{
+    ColumnKind, ColumnProfile, CsvProfile, Marks, RowOptions, RowOrder, StoredColumn, telling_columns,
+};
 pub use digest::digest_of_files;
 pub use fingerprint::FileFingerprint;
 pub use new_rows::{Input, NewRows, Preprocessing, TrainedData};
