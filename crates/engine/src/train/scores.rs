@@ -29,10 +29,10 @@ pub struct Errors {
 #[derive(Clone, Copy, Default)]
 pub(super) struct Sums {
     pub(super) weight: f64,
-    /// Of absolute and of squared errors.
+    /// Absolute and squared errors.
     pub(super) absolute: f64,
     pub(super) squared: f64,
-    /// Of the differences of true values from a number near them, and of their squares.
+    /// The differences of true values from a number near them, and their squares.
     pub(super) deviation: f64,
     pub(super) square_deviation: f64,
 }
