@@ -130,11 +130,11 @@ pub(super) fn reason(column: &ColumnProfile, purpose: &Use) -> Option<String> {
     Some(format!("`{}` is left out: {why}", escape_line(&column.name)))
 }
 
-pub(super) fn use_of(column: &ColumnProfile, rows: usize) -> Use {
+pub(super) fn use_of(column: &ColumnProfile, rows: usize, is_parquet: bool) -> Use {
     let distinct = column.distinct();
     let is_marked = column.numbers > 0 && column.is_one_text;
     Use::Ignored(match distinct {
-        _ if has_marks(column) => marks(column),
+        _ if has_marks(column) => format!("{}; {}", marks(column), way_with_marks(column, is_parquet)),
         _ if has_units(column) => units_of_numbers(column),
         _ if column.name.is_empty() => "it has no name".to_owned(),
         0 => "it has no numbers and no text".to_owned(),
@@ -216,11 +216,12 @@ fn repeats(column: &ColumnProfile, rows: usize) -> bool {
     column.different > 0 && column.different * 2 <= rows
 }
 
-/// Sentences on the cells of a feature.
-pub(super) fn oddities(column: &ColumnProfile, purpose: &Use) -> Vec<String> {
+/// Sentences on the cells of a feature; `telling` is that on one that tells the target, whose far numbers are then no mistakes.
+pub(super) fn oddities(column: &ColumnProfile, purpose: &Use, telling: Option<&str>) -> Vec<String> {
+    let telling = telling.map(str::to_owned);
     match purpose {
         Use::Number => {}
-        Use::Category => return alike("categories", column).into_iter().collect(),
+        Use::Category => return alike("categories", column).into_iter().chain(telling).collect(),
         Use::Ignored(_) => return Vec::new(),
     }
     let dates = column.are_dates.then(|| {
@@ -230,7 +231,7 @@ pub(super) fn oddities(column: &ColumnProfile, purpose: &Use) -> Vec<String> {
             escape_line(&column.name)
         )
     });
-    column.outliers.iter().cloned().chain(dates).collect()
+    telling.or_else(|| column.outliers.clone()).into_iter().chain(dates).collect()
 }
 
 /// Sentences on the cells of a target.

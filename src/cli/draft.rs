@@ -12,6 +12,7 @@ use super::{
     },
     draft_targets::{OTHER, of_one_column, refusal, targets_of},
     missing_cells::{MissingCells, take_markers_for_missing},
+    telling::telling,
 };
 use crate::{
     data::{ColumnProfile, CsvProfile, Marks},
@@ -77,7 +78,8 @@ pub fn draft(
     }
     let is_target = |column: &&ColumnProfile| targets.iter().any(|target| std::ptr::eq(*target, *column));
     let others = columns.iter().filter(|column| !is_target(column));
-    let mut uses: Vec<(&ColumnProfile, Use)> = others.map(|column| (column, use_of(column, *rows))).collect();
+    let mut uses: Vec<(&ColumnProfile, Use)> =
+        others.map(|column| (column, use_of(column, *rows, profile.is_parquet))).collect();
     let has_feature = uses.iter().any(|(_, purpose)| !matches!(purpose, Use::Ignored(_)));
     // If there is no other feature, use columns that were taken for row numbers: they may be times.
     if let Some((_, purpose)) =
@@ -90,8 +92,9 @@ pub fn draft(
         let reasons = uses.iter().filter_map(|(column, purpose)| reason(column, purpose));
         return Err(refusal(message).hint(reasons.collect::<Vec<_>>().join("; ")).into());
     }
+    let telling = telling(data, &profile, &targets, &uses, is_class);
     let missing = MissingCells::new(&targets, &uses);
-    let draft = Draft { data, file, profile: &profile, targets, is_class, uses, missing };
+    let draft = Draft { data, file, profile: &profile, targets, is_class, uses, missing, telling };
     Ok((draft.text(), draft.notes(named)))
 }
 
@@ -107,6 +110,7 @@ struct Draft<'a> {
     is_class: bool,
     uses: Vec<(&'a ColumnProfile, Use)>,
     missing: MissingCells,
+    telling: Vec<(String, String)>,
 }
 
 impl Draft<'_> {
@@ -166,7 +170,9 @@ impl Draft<'_> {
         let rows = self.profile.rows;
         let targets = self.targets.iter().flat_map(|target| oddities_of_target(target, self.is_class, rows));
         let of_feature = |(column, purpose): &(&ColumnProfile, Use)| {
-            doubt(column, purpose, rows).into_iter().chain(oddities(column, purpose))
+            let telling = self.telling.iter().find(|(name, _)| *name == column.name);
+            let telling = telling.map(|(_, words)| words.as_str());
+            doubt(column, purpose, rows).into_iter().chain(oddities(column, purpose, telling))
         };
         targets.chain(self.uses.iter().flat_map(of_feature)).collect()
     }

@@ -17,7 +17,7 @@ pub(super) fn take_markers_for_missing(profile: &mut CsvProfile, targets: &[usiz
             let has_others = column.markers_among_numbers(*rows).next().is_none();
             has_others || !is_of_numbers(column, *rows) || is_few_whole(column, *rows)
         }
-        _ => !targets.contains(&place) && use_of(column, *rows) == Use::Category,
+        _ => !targets.contains(&place) && use_of(column, *rows, false) == Use::Category,
     };
     let of_levels = columns.iter().enumerate().filter(has_levels);
     let levels: BTreeSet<String> =

@@ -43,6 +43,7 @@ mod run;
 mod runs;
 mod scale;
 mod serve;
+mod telling;
 mod templates;
 mod terminal;
 mod watch;

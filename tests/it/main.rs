@@ -64,6 +64,7 @@ mod split;
 mod streamed;
 mod sweep_conditions;
 mod sweep_spaces;
+mod telling;
 mod tensorboard;
 mod test_rows;
 mod thread_trials;

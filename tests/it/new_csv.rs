@@ -183,7 +183,7 @@ fn the_terminal_names_columns_that_are_left_out() {
     `two` is left out: 32 of its 80 cells are no finite numbers, such as `-`; `missing_values` names texts that stand for missing ones
     `date` is left out: it has 80 different texts, such as `2024-01-100`: too many for categories
     `share` is left out: its numbers have signs beside them, such as `100%`, which are not read
-    `price` is left out: its numbers have commas, such as `1,100` in line 2, which are not read
+    `price` is left out: its numbers have commas, such as `1,100` in line 2, which are not read; write decimals with a point, thousands without a mark; `--decimal ,` if decimals come after commas
     wrote spec2.toml and runner.schema.json for editors; next: runner check spec2.toml
     ");
     // The way out: the column is a feature, and what stands for a missing value is filled.

@@ -13,7 +13,7 @@ fn customers(place: &Sandbox, change: impl Fn(usize, &str) -> Option<&'static st
     let cell = |n: usize, name: &str, own: String| change(n, name).map_or(own, str::to_owned);
     let row = |n: usize| {
         let income = cell(n, "income", (12_000 + n * 37 % 150 * 200).to_string());
-        let age = cell(n, "age", (18 + n * 7 % 60).to_string());
+        let age = cell(n, "age", (18 + n * 7 % 61).to_string());
         let left = cell(n, "left", if n.is_multiple_of(3) { "yes" } else { "no" }.to_owned());
         format!("{income},{age},{left}\n")
     };
@@ -42,7 +42,7 @@ fn numbers_far_from_all_others() {
     });
     let income = "`income`: `999999999` in line 8 is far from all its other numbers, between 12000 and 41800: correct it, or name \
                   what stands for a missing value in `missing_values`\n";
-    let age = "`age`: 15 of its 300 numbers, the first `-999` in line 9, are far from all others, between 18 and 77: correct \
+    let age = "`age`: 15 of its 300 numbers, the first `-999` in line 9, are far from all others, between 18 and 78: correct \
                them, or name what stands for a missing value in `missing_values`\n";
     assert_eq!(new(&place, &["--target", "left"]).stderr, format!("{income}{age}"));
     let text = drafted(&place, &["a.csv", "--target", "left"]);
@@ -265,7 +265,8 @@ fn decimals_after_a_comma() {
     let told = place.runner(&["new", "csv", "--from", "eu.csv", "--target", "y"]).stderr;
     assert!(
         told.contains(
-            "`a` is left out: its numbers have points, such as `1.234,5` in line 2, which are not read\n"
+            "`a` is left out: its numbers have points, such as `1.234,5` in line 2, which are not read; write decimals with a comma, \
+             thousands without a mark; `--decimal .` if decimals come after points\n"
         ),
         "{told}"
     );

@@ -102,6 +102,23 @@ fn several_runs_are_drawn_by_what_they_monitor() {
     assert_eq!(title(&["runs"]), "validation loss");
 }
 
+/// Runs that minimize different losses are drawn together, and the title says that they are not comparable; metrics of the same rows
+/// are.
+#[test]
+fn several_tasks_are_said_to_be_so() {
+    let place = Sandbox::new(LINREG);
+    for (name, loss) in [("a", "mse"), ("b", "l1")] {
+        run(&place, name, "1,1,validation,8,3,0.5,0.1\n9,1,validation,8,1,0.75,0.1\n");
+        let spec = format!("name = \"a\"\nkind = \"train\"\nmodel.loss = \"{loss}\"\n");
+        fs::write(place.path().join("runs").join(name).join("spec.toml"), spec).unwrap();
+    }
+    let title = |words: &[&str]| {
+        place.runner(&[&["plot", "runs"], words].concat()).stdout.lines().next().unwrap().to_owned()
+    };
+    assert_eq!(title(&[]), "validation loss; 2 tasks, whose losses are not comparable");
+    assert_eq!(title(&["--metric", "accuracy"]), "validation accuracy");
+}
+
 /// If there are many runs, only the best are drawn, and the title says so.
 #[test]
 fn the_best_of_many_runs() {

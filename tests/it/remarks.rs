@@ -24,7 +24,7 @@ max_epochs = 3
 /// A spec beside its rows.
 pub fn place(rows: usize) -> Sandbox {
     let place = Sandbox::new(SPEC);
-    let text: String = (0..rows).map(|i| format!("{i},{},{}\n", i % 100, i % 3)).collect();
+    let text: String = (0..rows).map(|i| format!("{i},{},{}\n", i * 7 % 100, i % 3)).collect();
     fs::write(place.path().join("a.csv"), format!("x,y,class\n{text}")).unwrap();
     place
 }

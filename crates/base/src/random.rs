@@ -31,6 +31,8 @@ pub enum Purpose {
     Test = 8,
     /// The rows, and their permutations, that show how much a column matters; indexed by feature and repeat.
     Importance = 9,
+    /// Rows, or groups of rows, that are drawn again for the intervals of metrics; indexed by resample.
+    Bootstrap = 10,
 }
 
 /// 2^64 over the golden ratio: SplitMix64's increment.

@@ -8,6 +8,7 @@ use super::{
     PredictError, Trained,
     forward::forward,
     importance::{self, Importance},
+    intervals::{IntervalRows, Intervals},
 };
 use crate::{
     data::{Input, NewRows, RowBlock, RowOptions, digest_of_files, sum_of_weights},
@@ -15,7 +16,7 @@ use crate::{
     plan::MOST_RANKED,
     report::{ClassTable, run_digest},
     spec::{Metric, Missing, Source},
-    train::{ClassCounts, Scores},
+    train::{ClassCounts, Drawn, Scores},
     units,
 };
 
@@ -28,6 +29,7 @@ pub struct Evaluation {
     counts_equally: bool,
     /// Names and values.
     pub(super) metrics: Vec<(String, f64)>,
+    pub(super) intervals: Intervals,
     pub(super) scores: Scores,
     /// The names of the classes; empty for numbers.
     classes: Vec<String>,
@@ -53,9 +55,12 @@ pub fn evaluate(
     warn: &mut dyn FnMut(String),
 ) -> Result<Evaluation, PredictError> {
     let EvaluateRequest { input, options, labels, .. } = *request;
-    let mut rows = match input {
-        Some(input) => trained.data.labelled_rows(input, labels, options)?,
-        None => NewRows::from_part(trained.test_rows()?),
+    let (mut rows, groups) = match input {
+        Some(input) => (trained.data.labelled_rows(input, labels, options)?, None),
+        None => {
+            let (part, groups) = trained.test_rows()?;
+            (NewRows::from_part(part), groups)
+        }
     };
     let classifies = trained.spec.model.loss.classifies();
     let mut scores = if classifies {
@@ -64,8 +69,10 @@ pub fn evaluate(
         Scores::of_numbers(&trained.data.target_scales())
     };
     let mut weight = 0.0;
-    let mut take = |predictions: &[f32], targets: &[f32], _: &[String]| {
+    let mut drawn = IntervalRows::new(trained);
+    let mut take = |predictions: &[f32], targets: &[f32], cells: &[String]| {
         scores.add(predictions, targets);
+        drawn.add(predictions, targets, cells);
         weight += sum_of_weights(targets, trained.target_widths());
         Ok(())
     };
@@ -74,6 +81,11 @@ pub fn evaluate(
     let (count, [loss, hits]) = forward(trained, &mut rows, &mut see, warn, &mut take)?;
     if input.is_some_and(|input| is_of_the_run(trained, input, labels)) {
         warn(format!("these rows include those that the run was trained on{}", which(trained, count)));
+    }
+    if let Some((group, false)) = rows.group() {
+        warn(format!(
+            "without the column `{group}`, whose rows belong together, intervals take each row as one of its own"
+        ));
     }
     if let Some(column) = rows.lacks_weights() {
         warn(format!("without the column `{column}`, which weighs the rows, each counts as 1"));
@@ -101,15 +113,17 @@ pub fn evaluate(
             "every row is `{class}`: auc needs rows of two classes, and f1, precision and recall say little"
         ));
     }
-    let mut metrics = vec![("loss".to_owned(), loss / weight)];
-    if classifies {
-        metrics.push(("accuracy".to_owned(), hits / count as f64));
-    }
-    metrics.extend(of_predictions(&scores, &trained.data.target_names()));
+    let targets = trained.data.target_names();
+    let metrics = all_metrics(loss / weight, classifies.then(|| hits / count as f64), &scores, &targets);
+    let values = |drawn: &Drawn| {
+        let metrics = all_metrics(drawn.loss, drawn.accuracy, &drawn.scores, &targets);
+        metrics.into_iter().map(|(_, value)| value).collect()
+    };
+    let intervals = drawn.intervals(trained, &scores, groups, &metrics, &values);
     let loss = loss_in_words(trained, column);
     let counts_equally = classifies && column.is_some();
     let importance = sample.map(|sample| Importance::new(trained, &sample)).transpose()?;
-    Ok(Evaluation { rows: count, loss, counts_equally, metrics, scores, classes, importance })
+    Ok(Evaluation { rows: count, loss, counts_equally, metrics, intervals, scores, classes, importance })
 }
 
 /// The loss and what its mean is of; `weight` is the column that weighs the rows.
@@ -158,7 +172,7 @@ fn only_class<'a>(scores: &Scores, names: &'a [String]) -> Option<&'a str> {
 }
 
 /// Names and values; with several targets, those of each target follow the means.
-fn of_predictions(scores: &Scores, targets: &[String]) -> Vec<(String, f64)> {
+fn all_metrics(loss: f64, accuracy: Option<f64>, scores: &Scores, targets: &[String]) -> Vec<(String, f64)> {
     const NUMBERS: [Metric; 3] = [Metric::Mae, Metric::Rmse, Metric::R2];
     const CLASSES: [Metric; 6] = [
         Metric::F1,
@@ -169,8 +183,10 @@ fn of_predictions(scores: &Scores, targets: &[String]) -> Vec<(String, f64)> {
         Metric::AveragePrecision,
     ];
     let all = NUMBERS.into_iter().chain(CLASSES);
+    let own = all.filter_map(|metric| Some((metric.name().to_owned(), scores.value(metric)?)));
+    let first = [("loss".to_owned(), loss)].into_iter();
     let mut metrics: Vec<_> =
-        all.filter_map(|metric| Some((metric.name().to_owned(), scores.value(metric)?))).collect();
+        first.chain(accuracy.map(|accuracy| ("accuracy".to_owned(), accuracy))).chain(own).collect();
     if let Scores::Numbers(errors) = scores {
         for (errors, target) in errors.iter().zip(targets) {
             let own = |metric: Metric| Some((metric.of_target(target), errors.value(metric)?));
@@ -185,7 +201,7 @@ impl Evaluation {
     pub fn table(&self) -> String {
         let width = self.metrics.iter().map(|(name, _)| name.chars().count()).max().unwrap_or(0);
         let mut out = format!("{:<width$}  {}\n", "rows", units::count(self.rows as u64));
-        for (name, value) in &self.metrics {
+        for ((name, value), interval) in self.metrics.iter().zip(&self.intervals.ends) {
             let words = match name.as_str() {
                 "loss" => self.loss.clone(),
                 "f1" | "precision" | "recall" => "mean over classes".to_owned(),
@@ -202,8 +218,12 @@ impl Evaluation {
                 "auc" | "average_precision" if value.is_nan() && self.is_of_one_class() => "none".to_owned(),
                 _ => units::number(*value),
             };
-            out.push_str(&format!("{name:<width$}  {value}{gap}{}\n", words.join(", ")));
+            let [low, high] = interval.map(|interval| interval.map(units::number)).unwrap_or_default();
+            let interval = if interval.is_some() { format!(" [{low}, {high}]") } else { String::new() };
+            out.push_str(&format!("{name:<width$}  {value}{interval}{gap}{}\n", words.join(", ")));
         }
+        let accuracy = self.metrics.iter().find(|(name, _)| name == "accuracy").map(|(_, value)| *value);
+        out.push_str(&self.intervals.text(accuracy));
         let classes = self.class_counts().map(|counts| ClassTable::new(&self.classes, counts).text());
         for table in classes.into_iter().chain(self.importance.as_ref().map(Importance::table)) {
             out.push_str(&format!("\n{table}"));
@@ -248,6 +268,7 @@ impl Evaluation {
         object.insert("step".to_owned(), number(&trained.step));
         object.insert("rows".to_owned(), json!(self.rows));
         object.extend(self.metrics.iter().map(|(name, value)| (name.clone(), json!(value))));
+        object.insert("intervals".to_owned(), self.intervals.json(&self.metrics));
         if self.classes.len() == 2 {
             object.insert("positive_class".to_owned(), json!(self.classes[1]));
         }

@@ -13,6 +13,7 @@ mod evaluate;
 mod far;
 mod forward;
 mod importance;
+mod intervals;
 mod onnx;
 mod output;
 mod output_file;

@@ -98,16 +98,17 @@ impl Trained {
         Ok(Self { folder, spec, file, step, epoch, data, features, outputs, weights, note, setting })
     }
 
-    /// The rows that `data.split.test` held out, preprocessed for the model.
+    /// The rows that `data.split.test` held out, preprocessed for the model, and their groups.
     ///
     /// # Errors
     /// There are none, or the data has changed since the run.
-    pub fn test_rows(&self) -> Result<Part, PredictError> {
+    pub fn test_rows(&self) -> Result<(Part, Option<Vec<u32>>), PredictError> {
         let none = || PredictError::NoTestRows { folder: self.folder.clone() };
         if !self.has_test_rows() {
             return Err(none());
         }
-        self.dataset(data::open_test)?.validation.ok_or_else(none)
+        let dataset = self.dataset(data::open_test)?;
+        Ok((dataset.validation.ok_or_else(none)?, dataset.groups))
     }
 
     /// Whether the run kept rows for a test.

@@ -25,7 +25,13 @@ pub fn of_model(trained: &Trained) -> Result<OfModel, PredictError> {
         let request = EvaluateRequest { input: None, options: &options, labels: None, importance: false };
         let evaluation = evaluate(trained, &request, &mut |_| {})?;
         rows.counts[2] = evaluation.rows;
-        rows.test = evaluation.metrics;
+        let ends = evaluation.intervals.ends.into_iter();
+        rows.test = evaluation
+            .metrics
+            .into_iter()
+            .zip(ends)
+            .map(|((name, value), ends)| (name, value, ends))
+            .collect();
         if let Scores::Classes(all) = &evaluation.scores {
             let actual = all.counts.chunks_exact(all.classes.max(1)).map(|row| row.iter().sum());
             rows.classes.iter_mut().zip(actual).for_each(|((_, counts), rows): (_, u64)| counts[2] = rows);

@@ -16,6 +16,7 @@ mod arrays;
 mod explained;
 mod faults;
 mod foreign;
+mod intervals;
 mod killed;
 mod onnx;
 mod outputs;
@@ -252,16 +253,17 @@ fn several_targets_are_those_of_the_peers() {
     let table = model.place.runner(&["evaluate", &model.run, "new.csv"]).stdout;
     insta::assert_snapshot!(table, @r"
     rows         700
-    loss         1.438  mse of the standardized target, as in training
-    mae          10564
-    rmse         12615
-    r2           -0.7059
-    mae_price    21098
-    rmse_price   25192
-    r2_price     -0.7071
-    mae_height   30.95
-    rmse_height  38.62
-    r2_height    -0.7048
+    loss         1.438 [1.340, 1.546]  mse of the standardized target, as in training
+    mae          10564 [10055, 11086]
+    rmse         12615 [12089, 13143]
+    r2           -0.7059 [-0.8406, -0.5912]
+    mae_price    21098 [20079, 22141]
+    rmse_price   25192 [24139, 26248]
+    r2_price     -0.7071 [-0.8951, -0.5455]
+    mae_height   30.95 [29.29, 32.73]
+    rmse_height  38.62 [36.64, 40.64]
+    r2_height    -0.7048 [-0.8703, -0.5642]
+    95 % intervals: bootstrap over 700 rows, 2,000 resamples; of the model as it is, not of its training
     ");
 }
 

@@ -24,7 +24,7 @@ fn a_run_begins_with_its_target_rows_and_test() {
     let evaluated = place.runner(&["evaluate", &folder]).stdout;
     let metric = |name: &str| {
         let line = evaluated.lines().find(|line| line.split_whitespace().next() == Some(name)).unwrap();
-        line.split_whitespace().nth(1).unwrap().to_owned()
+        line[name.len()..].trim_start().split("  ").next().unwrap().to_owned()
     };
     let titles: Vec<&str> = found.iter().map(|[title, _]| title.as_str()).collect();
     let wanted = [
@@ -32,9 +32,9 @@ fn a_run_begins_with_its_target_rows_and_test() {
         "training rows",
         "validation rows",
         "test rows",
-        "test loss",
-        "test accuracy",
-        "test f1",
+        "test loss [95 %, bootstrap]",
+        "test accuracy [95 %, bootstrap]",
+        "test f1 [95 %, bootstrap]",
         "test auc",
         "training rows of each class",
         "validation rows of each class",
@@ -45,9 +45,12 @@ fn a_run_begins_with_its_target_rows_and_test() {
     assert_eq!(titles[..13], wanted);
     let words: Vec<&str> = found.iter().map(|[_, words]| words.as_str()).collect();
     assert_eq!(words[..5], ["species", "189", "69", "86", &metric("loss")]);
-    let accuracy: f64 = metric("accuracy").parse().unwrap();
-    let shown: f64 = words[5].strip_suffix(" %").unwrap().parse().unwrap();
-    assert!((shown - 100.0 * accuracy).abs() < 0.1, "{shown}");
+    let numbers = |words: &str, of: f64| {
+        let words = words.replace(['[', ']', ',', '%'], " ");
+        words.split_whitespace().map(|word| of * word.parse::<f64>().unwrap()).collect::<Vec<_>>()
+    };
+    let (shown, accuracy) = (numbers(words[5], 1.0), numbers(&metric("accuracy"), 100.0));
+    assert!(shown.len() == 3 && shown.iter().zip(&accuracy).all(|(a, b)| (a - b).abs() < 0.1), "{shown:?}");
     assert_eq!(words[6..8], [&metric("f1"), &metric("auc")]);
     // Species by `rows.csv`: the rows that neither validate nor are for the test train.
     let table =

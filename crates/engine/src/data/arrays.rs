@@ -137,6 +137,7 @@ impl Arrays<'_> {
             classes,
             notes,
             apart,
+            groups: split.held_groups(),
             preprocessing,
             ..Dataset::new(train, validation, features, targets)
         })

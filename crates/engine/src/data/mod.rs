@@ -39,7 +39,9 @@ use crate::{
 
 pub use crate::device::{FileChange, Reads, RowReader, Store};
 pub use arrays::ArrayScale;
-pub use csv::{ColumnKind, ColumnProfile, CsvProfile, Marks, RowOptions, RowOrder, StoredColumn};
+pub use csv::{
+    ColumnKind, ColumnProfile, CsvProfile, Marks, RowOptions, RowOrder, StoredColumn, telling_columns,
+};
 pub use digest::digest_of_files;
 pub use fingerprint::FileFingerprint;
 pub use new_rows::{Input, NewRows, Preprocessing, TrainedData};
@@ -76,6 +78,8 @@ pub struct Dataset {
     /// Numbers in the file, from 0, of the rows that do not train: with [`open`], the validation rows, the test rows, and the rows
     /// after a fold in the order of rows. Ascending; empty if the validation rows have a file of their own.
     pub apart: Arc<[Vec<u32>; 3]>,
+    /// The group of each row of `validation`, numbered from 0; `None` where rows have no groups.
+    pub groups: Option<Vec<u32>>,
     /// Features per row.
     pub features: usize,
     /// Elements per target (1 for a class).
@@ -127,7 +131,8 @@ pub struct RowBlock {
     pub features: Vec<f32>,
     /// `[rows, targets]`, each row with its weight if it has one; empty if targets are not read.
     pub targets: Vec<f32>,
-    /// `[rows, kept]`: the cells of the columns of [`RowOptions::keep`].
+    /// `[rows, kept]`: the cells of the columns of [`RowOptions::keep`]; of labelled rows those of the column of groups, if the table
+    /// has it.
     pub kept: Vec<String>,
 }
 
@@ -278,6 +283,7 @@ impl Dataset {
             train,
             validation,
             apart: Arc::default(),
+            groups: None,
             features,
             targets,
             weighted: false,
@@ -359,6 +365,18 @@ impl Part {
     /// Whether its features are in memory.
     pub fn in_memory(&self) -> bool {
         matches!(self.features, Store::Memory(_))
+    }
+
+    /// A block of rows from `next` on; advances `next`. `None` at the end, or if the rows stay in their file.
+    fn block_from(&self, next: &mut usize) -> Option<RowBlock> {
+        let Store::Memory(features) = &self.features else { return None };
+        let [width, targets] = [features.len(), self.targets.len()].map(|all| all / self.rows.max(1));
+        let rows = (new_rows::BLOCK / width.max(1)).max(1).min(self.rows - *next);
+        let of = |values: &[f32], width: usize| values[*next * width..(*next + rows) * width].to_vec();
+        let (features, targets) = (of(features, width), of(&self.targets, targets));
+        let block = RowBlock { rows, features, targets, kept: Vec::new() };
+        *next += rows;
+        (rows > 0).then_some(block)
     }
 
     fn of_memory(rows: usize, features: Vec<f32>, targets: Vec<f32>) -> Self {

@@ -8,7 +8,7 @@ use std::{
 };
 
 use super::{
-    Part, RowBlock, Scale, Store, StoredColumn, Task,
+    Part, RowBlock, Scale, StoredColumn, Task,
     array_file::ArrayFile,
     arrays::{ArrayScale, StoredArray, same_rows},
     csv::{CsvModel, CsvRows, RowOptions},
@@ -20,7 +20,7 @@ use crate::{
 };
 
 /// The most elements in a block of an array's rows.
-const BLOCK: usize = 1 << 20;
+pub(super) const BLOCK: usize = 1 << 20;
 
 /// Where new rows come from.
 #[derive(Clone, Debug)]
@@ -65,20 +65,6 @@ pub enum Preprocessing<'a> {
 enum Kind {
     Csv(Box<CsvModel>),
     Array { width: Option<usize>, scale: ArrayScale, is_idx: bool },
-}
-
-impl Part {
-    /// A block of rows from `next` on; advances `next`. `None` at the end, or if the rows stay in their file.
-    fn block_from(&self, next: &mut usize) -> Option<RowBlock> {
-        let Store::Memory(features) = &self.features else { return None };
-        let [width, targets] = [features.len(), self.targets.len()].map(|all| all / self.rows.max(1));
-        let rows = (BLOCK / width.max(1)).max(1).min(self.rows - *next);
-        let of = |values: &[f32], width: usize| values[*next * width..(*next + rows) * width].to_vec();
-        let (features, targets) = (of(features, width), of(&self.targets, targets));
-        let block = RowBlock { rows, features, targets, kept: Vec::new() };
-        *next += rows;
-        (rows > 0).then_some(block)
-    }
 }
 
 impl TrainedData {
@@ -385,6 +371,11 @@ impl NewRows<'_> {
     /// Names of the columns that are not used; known once the first rows have been read.
     pub fn unused(&self) -> &[String] {
         if let Rows::Csv(_, rows) = &self.0 { &rows.unused } else { &[] }
+    }
+
+    /// The column of groups of the training file, and whether the rows have it, too; known once the first rows have been read.
+    pub fn group(&self) -> Option<(&str, bool)> {
+        if let Rows::Csv(_, rows) = &self.0 { rows.group() } else { None }
     }
 
     /// The column of weights that the rows lack, so that each counts as 1; known once the first rows have been read.

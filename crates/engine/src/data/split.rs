@@ -1,6 +1,9 @@
 //! The split into training rows, rows held out for validation or for a test, and rows that are left out.
 
-use std::{collections::HashSet, sync::Arc};
+use std::{
+    collections::{HashMap, HashSet},
+    sync::Arc,
+};
 
 use super::{Held, division::Division, draws::rounded};
 use crate::{host::prefer_huge_pages, spec::Problem, units};
@@ -77,6 +80,17 @@ impl Split {
         }
         let in_order = folds.filter(|_| !division.shuffle);
         Ok(Self { uses, rows, train_rows, held_rows, groups: groups.map(Into::into), in_order })
+    }
+
+    /// The group of each row that is held out, numbered from 0 among these.
+    pub(super) fn held_groups(&self) -> Option<Vec<u32>> {
+        let groups = self.groups.as_ref()?;
+        let mut numbers = HashMap::new();
+        let number = |row: usize| {
+            let next = numbers.len() as u32;
+            *numbers.entry(groups[row]).or_insert(next)
+        };
+        Some(self.rows_of(RowUse::Held).map(number).collect())
     }
 
     /// The number of all rows.

@@ -222,6 +222,16 @@ fn reference(
     (losses, hits, gradient)
 }
 
+/// The loss of each row in f64, without weights: a mean over the row's outputs. `prediction` is `[rows, width]`; `target` is
+/// `[rows, width]` or `[rows]` class indices, or one wider.
+pub fn losses_of_rows(kind: LossKind, prediction: &[f64], target: &[f64], width: usize) -> Vec<f64> {
+    let rows = prediction.len() / width;
+    let (mut losses, _, _) = reference(kind, prediction, target, rows, rows, width);
+    let terms = if kind.classifies() { 1 } else { width };
+    losses.iter_mut().for_each(|loss| *loss /= terms as f64);
+    losses
+}
+
 /// The results of a loss for some rows.
 struct Out<'a> {
     /// `[rows]`.

@@ -6,9 +6,6 @@ use std::ops::Range;
 
 use crate::plan::MOST_RANKED;
 
-/// The area under a curve, from scores in ascending order with whether each is of the class.
-type Area = fn(&[(f64, bool)]) -> Option<f64>;
-
 /// The outputs and classes of all rows. They are all kept, because areas depend on the ranks among them.
 pub struct Ranked {
     classes: usize,
@@ -18,6 +15,20 @@ pub struct Ranked {
     /// Set once there are more than [`MOST_RANKED`] outputs; the rows are dropped then.
     is_full: bool,
 }
+
+/// The rows in ascending order of their scores for a class.
+pub struct Ranking(Vec<RankedRow>);
+
+struct RankedRow {
+    row: u32,
+    /// Whether the row is of the class.
+    is_inside: bool,
+    /// Whether the row before has the same score.
+    is_tied: bool,
+}
+
+/// The areas under the ROC curve and the precision-recall curve; `None` if the rows do not define them.
+pub type Areas = [Option<f64>; 2];
 
 impl Ranked {
     pub fn new(classes: usize) -> Self {
@@ -34,95 +45,115 @@ impl Ranked {
         }
     }
 
-    /// Under the ROC curve: the mean over the classes that have some rows but not all. NaN if there is no such
-    /// class or an output is not finite; `None` if there were too many rows to rank.
-    pub fn auc(&self) -> Option<f64> {
-        self.mean(roc_area)
+    /// The mean over the classes whose areas are defined. NaN if there is no such class or an output is not finite; `None` if there
+    /// were too many rows to rank.
+    pub fn areas(&self) -> Areas {
+        self.areas_of(usize::from(self.classes == 2)..self.classes)
     }
 
-    /// Under the precision-recall curve: the mean over the classes that have rows; else as [`Ranked::auc`].
-    pub fn average_precision(&self) -> Option<f64> {
-        self.mean(precision_recall_area)
-    }
-
-    /// That of a class against the rest.
-    pub fn average_precision_of(&self, class: usize) -> Option<f64> {
-        self.mean_of(class..class + 1, precision_recall_area)
-    }
-
-    fn mean(&self, area: Area) -> Option<f64> {
-        self.mean_of(usize::from(self.classes == 2)..self.classes, area)
-    }
-
-    fn mean_of(&self, classes: Range<usize>, area: Area) -> Option<f64> {
-        if self.is_full {
-            return None;
+    /// Those of some classes, each against the rest.
+    pub fn areas_of(&self, classes: Range<usize>) -> Areas {
+        match (self.is_full, self.outputs.iter().all(|y| y.is_finite())) {
+            (true, _) => [None; 2],
+            (false, false) => [Some(f64::NAN); 2],
+            (false, true) => {
+                mean_areas(self.rankings(classes).map(|ranking| ranking.areas(|_| 1.0))).map(Some)
+            }
         }
-        if !self.outputs.iter().all(|y| y.is_finite()) {
-            return Some(f64::NAN);
-        }
+    }
+
+    /// The ranking of each class whose areas count; none if there were too many rows, or an output is not finite.
+    pub fn all_rankings(&self) -> Vec<Ranking> {
+        let is_finite = self.outputs.iter().all(|y| y.is_finite());
+        let classes = if is_finite { usize::from(self.classes == 2)..self.classes } else { 0..0 };
+        self.rankings(classes).collect()
+    }
+
+    fn rankings(&self, classes: Range<usize>) -> impl Iterator<Item = Ranking> {
         let rows = || self.outputs.chunks_exact(self.classes);
         let softmax = |row: &[f32]| {
             let top = f64::from(row.iter().copied().fold(f32::NEG_INFINITY, f32::max));
             (top, row.iter().map(|y| (f64::from(*y) - top).exp()).sum::<f64>())
         };
         let shares: Vec<(f64, f64)> = rows().map(softmax).collect();
-        let (mut sum, mut count) = (0.0, 0.0);
-        for class in classes {
+        classes.map(move |class| {
             let scores =
                 rows().zip(&shares).map(|(row, (top, sum))| (f64::from(row[class]) - top).exp() / sum);
-            let mut scored: Vec<_> =
-                scores.zip(&self.labels).map(|(score, label)| (score, *label as usize == class)).collect();
-            scored.sort_unstable_by(|a, b| a.0.total_cmp(&b.0));
-            if let Some(area) = area(&scored) {
-                (sum, count) = (sum + area, count + 1.0);
-            }
+            Ranking::new(scores.zip(self.labels.iter().map(|label| *label as usize == class)))
+        })
+    }
+}
+
+/// The mean of each area over the classes for which it is defined; NaN if there is none.
+pub fn mean_areas(classes: impl Iterator<Item = Areas>) -> [f64; 2] {
+    let mut sums = [[0.0; 2]; 2];
+    for areas in classes {
+        for ([sum, count], area) in sums.iter_mut().zip(areas) {
+            (*sum, *count) = (*sum + area.unwrap_or(0.0), *count + f64::from(u8::from(area.is_some())));
         }
-        Some(sum / count)
     }
+    sums.map(|[sum, count]| sum / count)
 }
 
-/// The share of pairs, one row of the class and one of another, in which the first has the higher score; a
-/// tie counts half. `scored` ascends, and says of each row whether it is of the class.
-fn roc_area(scored: &[(f64, bool)]) -> Option<f64> {
-    let (mut halves, mut below, mut inside) = (0_u128, 0_u128, 0_u128);
-    for tied in scored.chunk_by(|a, b| a.0 == b.0) {
-        let own = tied.iter().filter(|(_, is_inside)| *is_inside).count() as u128;
-        let others = tied.len() as u128 - own;
-        halves += own * (2 * below + others);
-        (below, inside) = (below + others, inside + own);
+impl Ranking {
+    /// From each row's score, and whether it is of the class.
+    fn new(rows: impl Iterator<Item = (f64, bool)>) -> Self {
+        let mut scored: Vec<(f64, u32, bool)> =
+            (0..).zip(rows).map(|(row, (score, is_inside))| (score, row, is_inside)).collect();
+        scored.sort_unstable_by(|a, b| a.0.total_cmp(&b.0));
+        let mut before = f64::NAN;
+        let ranked = scored.into_iter().map(|(score, row, is_inside)| {
+            let is_tied = score == std::mem::replace(&mut before, score);
+            RankedRow { row, is_inside, is_tied }
+        });
+        Self(ranked.collect())
     }
-    (below > 0 && inside > 0).then(|| halves as f64 / (2 * below * inside) as f64)
-}
 
-/// The mean precision at each distinct score, as a threshold, weighted by the recall that it adds. `scored` ascends.
-fn precision_recall_area(scored: &[(f64, bool)]) -> Option<f64> {
-    let all = scored.iter().filter(|(_, is_inside)| *is_inside).count();
-    let (mut sum, mut inside, mut rows) = (0.0, 0, 0);
-    for tied in scored.chunk_by(|a, b| a.0 == b.0).rev() {
-        let own = tied.iter().filter(|(_, is_inside)| *is_inside).count();
-        (inside, rows) = (inside + own, rows + tied.len());
-        sum += own as f64 * (inside as f64 / rows as f64);
+    /// The areas, each row counted as often as `count` says. That under the ROC curve is the share of pairs, one row of the class and one of
+    /// another, in which the first has the higher score; a tie counts half. That under the precision-recall curve is the mean
+    /// precision at each distinct score, as a threshold, weighted by the recall that it adds.
+    pub fn areas(&self, count: impl Fn(u32) -> f64) -> Areas {
+        // Rows with higher scores, and those with the same one. Sums of counts are exact: there are at most 2^27 rows.
+        let (mut inside, mut others, mut own, mut beside) = (0.0, 0.0, 0.0, 0.0);
+        let (mut halves, mut precisions) = (0.0, 0.0);
+        for row in self.0.iter().rev() {
+            let rows = count(row.row);
+            // Without branches, which chance would decide.
+            let part = f64::from(u8::from(row.is_inside)) * rows;
+            (own, beside) = (own + part, beside + (rows - part));
+            if row.is_tied {
+                continue;
+            }
+            halves += beside * (2.0 * inside + own);
+            (inside, others) = (inside + own, others + beside);
+            precisions += own * (inside / f64::max(inside + others, 1.0));
+            (own, beside) = (0.0, 0.0);
+        }
+        [
+            (inside > 0.0 && others > 0.0).then(|| halves / (2.0 * inside * others)),
+            (inside > 0.0).then(|| precisions / inside),
+        ]
     }
-    (all > 0).then(|| sum / all as f64)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn areas(rows: &[(f64, bool)]) -> Areas {
+        Ranking::new(rows.iter().copied()).areas(|_| 1.0)
+    }
+
     fn scored(scores: [f64; 4]) -> Vec<(f64, bool)> {
-        let mut scored: Vec<_> = scores.into_iter().zip([false, false, true, true]).collect();
-        scored.sort_unstable_by(|a, b| a.0.total_cmp(&b.0));
-        scored
+        scores.into_iter().zip([false, false, true, true]).collect()
     }
 
     #[test]
     fn ties_count_half() {
         // roc_auc_score([0, 0, 1, 1], [0.1, 0.4, 0.35, 0.8]) = 0.75
-        assert_eq!(roc_area(&scored([0.1, 0.4, 0.35, 0.8])), Some(0.75));
-        assert_eq!(roc_area(&scored([0.5; 4])), Some(0.5));
-        assert_eq!(roc_area(&[(0.2, true), (0.5, true)]), None);
+        assert_eq!(areas(&scored([0.1, 0.4, 0.35, 0.8]))[0], Some(0.75));
+        assert_eq!(areas(&scored([0.5; 4]))[0], Some(0.5));
+        assert_eq!(areas(&[(0.2, true), (0.5, true)])[0], None);
     }
 
     /// scikit-learn's `average_precision_score` of each class: [0, 1, 0, 0] with [0.1, 0.4, 0.35, 0.8], and the reverse.
@@ -132,18 +163,29 @@ mod tests {
         let outputs: Vec<f32> =
             [0.1_f32, 0.4, 0.35, 0.8].iter().flat_map(|p| [(1.0 - p).ln(), p.ln()]).collect();
         ranked.add(&outputs, [0.0, 1.0, 0.0, 0.0].into_iter());
-        assert_eq!([0, 1].map(|class| ranked.average_precision_of(class)), [Some(2.75 / 3.0), Some(0.5)]);
-        assert_eq!(ranked.average_precision(), Some(0.5));
+        assert_eq!([0, 1].map(|class| ranked.areas_of(class..class + 1)[1]), [Some(2.75 / 3.0), Some(0.5)]);
+        assert_eq!(ranked.areas()[1], Some(0.5));
     }
 
     #[test]
     fn ties_are_one_threshold() {
         // average_precision_score([0, 0, 1, 1], [0.1, 0.4, 0.35, 0.8]) = 0.8333333333333333
-        assert_eq!(precision_recall_area(&scored([0.1, 0.4, 0.35, 0.8])), Some(0.8333333333333333));
+        assert_eq!(areas(&scored([0.1, 0.4, 0.35, 0.8]))[1], Some(0.8333333333333333));
         // average_precision_score([0, 0, 1, 1], [0.1, 0.5, 0.5, 0.8]) = 0.8333333333333333
-        assert_eq!(precision_recall_area(&scored([0.1, 0.5, 0.5, 0.8])), Some(0.8333333333333333));
-        assert_eq!(precision_recall_area(&scored([0.5; 4])), Some(0.5));
-        assert_eq!(precision_recall_area(&[(0.2, true), (0.5, true)]), Some(1.0));
-        assert_eq!(precision_recall_area(&[(0.2, false)]), None);
+        assert_eq!(areas(&scored([0.1, 0.5, 0.5, 0.8]))[1], Some(0.8333333333333333));
+        assert_eq!(areas(&scored([0.5; 4]))[1], Some(0.5));
+        assert_eq!(areas(&[(0.2, true), (0.5, true)])[1], Some(1.0));
+        assert_eq!(areas(&[(0.2, false)])[1], None);
+    }
+
+    /// A row that counts twice is two rows, and one that counts 0 is none.
+    #[test]
+    fn rows_count_several_times() {
+        let all = [(0.1, false), (0.4, true), (0.35, true), (0.8, true), (0.4, false), (0.2, true)];
+        let counts = [2, 1, 3, 0, 2, 1];
+        let rows: Vec<_> =
+            all.iter().zip(counts).flat_map(|(row, count)| std::iter::repeat_n(*row, count)).collect();
+        let counted = Ranking::new(all.into_iter()).areas(|row| counts[row as usize] as f64);
+        assert_eq!(counted, areas(&rows));
     }
 }

@@ -2,7 +2,7 @@
 //! the training file, averaged over the targets, and weighted as by `sample_weight` if rows have weights. For
 //! classifications: averaged over the classes that occur (`macro`); rows count equally.
 
-use super::ranked::Ranked;
+use super::ranked::{Areas, Ranked, Ranking};
 use crate::{data::Scale, event::Confusion, spec::Metric};
 
 /// Accumulators that are updated row by row.
@@ -25,6 +25,18 @@ pub struct Errors {
     spread: f64,
 }
 
+/// Sums over the rows of a resample, each row counted by its weight.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Sums {
+    pub(super) weight: f64,
+    /// Absolute and squared errors.
+    pub(super) absolute: f64,
+    pub(super) squared: f64,
+    /// The differences of true values from a number near them, and their squares.
+    pub(super) deviation: f64,
+    pub(super) square_deviation: f64,
+}
+
 pub struct Classes {
     /// Number of classes.
     pub classes: usize,
@@ -32,8 +44,17 @@ pub struct Classes {
     pub counts: Vec<u64>,
     /// Whether an output was NaN; then every metric is NaN.
     has_nan: bool,
-    /// The outputs of all rows, if a metric ranks them.
-    ranked: Option<Ranked>,
+    ranks: Ranks,
+}
+
+/// What the metrics that rank outputs are computed from.
+enum Ranks {
+    /// No metric ranks them.
+    Unknown,
+    /// The outputs of all rows.
+    Rows(Ranked),
+    /// The areas themselves, of a resample.
+    Areas(Areas),
 }
 
 impl Scores {
@@ -44,8 +65,13 @@ impl Scores {
 
     /// `ranks` says whether there is a metric that ranks outputs.
     pub fn of_classes(classes: usize, ranks: bool) -> Self {
-        let (counts, ranked) = (vec![0; classes * classes], ranks.then(|| Ranked::new(classes)));
-        Self::Classes(Classes { classes, counts, has_nan: false, ranked })
+        let ranks = if ranks { Ranks::Rows(Ranked::new(classes)) } else { Ranks::Unknown };
+        Self::Classes(Classes { classes, counts: vec![0; classes * classes], has_nan: false, ranks })
+    }
+
+    /// From a confusion matrix and the areas of the same rows.
+    pub(super) fn of_counts(classes: usize, counts: Vec<u64>, areas: Areas) -> Self {
+        Self::Classes(Classes { classes, counts, has_nan: false, ranks: Ranks::Areas(areas) })
     }
 
     /// Adds rows. `predictions` is `[rows, outputs]`; `targets` is `[rows, outputs]` numbers or `[rows]`
@@ -71,7 +97,7 @@ impl Scores {
                 for (outputs, actual) in rows {
                     all.counts[actual[0] as usize * all.classes + largest(outputs)] += 1;
                 }
-                if let Some(ranked) = &mut all.ranked {
+                if let Ranks::Rows(ranked) = &mut all.ranks {
                     ranked.add(predictions, targets.iter().step_by(width).copied());
                 }
             }
@@ -91,8 +117,8 @@ impl Scores {
                 Metric::F1Weighted => Some(all.weighted_f1()),
                 Metric::Precision => Some(all.mean(ClassCounts::precision)),
                 Metric::Recall => Some(all.mean(ClassCounts::recall)),
-                Metric::Auc => all.ranked.as_ref()?.auc(),
-                Metric::AveragePrecision => all.ranked.as_ref()?.average_precision(),
+                Metric::Auc => all.areas()[0],
+                Metric::AveragePrecision => all.areas()[1],
                 _ => None,
             },
         }
@@ -101,8 +127,8 @@ impl Scores {
     /// The average precision of a class against the rest; `None` if there were too many rows to rank, or no classes.
     pub fn average_precision_of(&self, class: usize) -> Option<f64> {
         match self {
-            Self::Classes(all) => all.ranked.as_ref()?.average_precision_of(class),
-            Self::Numbers(_) => None,
+            Self::Classes(Classes { ranks: Ranks::Rows(ranked), .. }) => ranked.areas_of(class..class + 1)[1],
+            _ => None,
         }
     }
 
@@ -142,6 +168,16 @@ impl Errors {
         self.spread += weight * (from_mean * (actual - self.mean));
     }
 
+    /// From sums over rows, each counted by its weight: those of [`Sums`].
+    pub(super) fn from_sums(Sums { weight, absolute, squared, deviation, square_deviation }: Sums) -> Self {
+        let spread = square_deviation - deviation * deviation / weight;
+        // What rounding leaves where all true values are equal.
+        let spread = if spread > 1e-12 * square_deviation { spread } else { 0.0 };
+        // Of their number it only matters whether there are several.
+        let rows = if weight > 0.0 { 2 } else { 0 };
+        Self { scale: Scale::IDENTITY, rows, weight, absolute, squared, mean: 0.0, spread }
+    }
+
     /// The metric of this target alone.
     pub fn value(&self, metric: Metric) -> Option<f64> {
         match metric {
@@ -163,6 +199,19 @@ impl Errors {
 }
 
 impl Classes {
+    fn areas(&self) -> Areas {
+        match &self.ranks {
+            Ranks::Unknown => [None; 2],
+            Ranks::Rows(ranked) => ranked.areas(),
+            Ranks::Areas(areas) => *areas,
+        }
+    }
+
+    /// The rows in order of their scores for each class; none if that is not known.
+    pub(super) fn rankings(&self) -> Vec<Ranking> {
+        if let Ranks::Rows(ranked) = &self.ranks { ranked.all_rankings() } else { Vec::new() }
+    }
+
     fn mean(&self, metric: fn(&ClassCounts) -> f64) -> f64 {
         mean(self.occurring().map(|class| metric(&class)))
     }

@@ -134,19 +134,22 @@ impl Tasks {
         grouped(known.zip(0..)).into_iter().map(|(_, places)| places).collect()
     }
 
+    /// `2 tasks, whose losses are not comparable`; `None` if all runs have the same task.
+    pub(super) fn apart(&self) -> Option<String> {
+        let (tasks, what) = (self.groups.len(), self.what);
+        (tasks > 1).then(|| format!("{tasks} tasks, whose {what} are not comparable"))
+    }
+
     /// `2 tasks, whose losses are not comparable: the data differ (runs 1, 2; run 3)`; `None` if all runs
     /// have the same task. `name` tells the runs at some places.
     pub(super) fn difference(&self, name: impl Fn(&[usize]) -> String) -> Option<String> {
-        if self.groups.len() < 2 {
-            return None;
-        }
+        let apart = self.apart()?;
         let several = self.keys.len() > 1 || self.keys.first().is_some_and(|key| key == DATA);
         let runs = |group: &Vec<usize>| name(&group.iter().map(|number| number - 1).collect::<Vec<_>>());
         let groups: Vec<String> = self.groups.iter().map(runs).collect();
         let verb = if several { "differ" } else { "differs" };
-        let (tasks, keys, groups) = (self.groups.len(), self.keys.join(", "), groups.join("; "));
-        let what = self.what;
-        Some(format!("{tasks} tasks, whose {what} are not comparable: {keys} {verb} ({groups})"))
+        let (keys, groups) = (self.keys.join(", "), groups.join("; "));
+        Some(format!("{apart}: {keys} {verb} ({groups})"))
     }
 }
 

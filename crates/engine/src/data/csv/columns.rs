@@ -157,9 +157,14 @@ impl Columns {
                 let message = format!("no column `{name}` to keep");
                 file::problem(&text.path, message).hint(name_hint(text, name, &self.names))
             };
-            self.kept.push(self.names.iter().position(|own| own == name).ok_or_else(missing)?);
+            self.kept.push(self.place(name).ok_or_else(missing)?);
         }
         Ok(())
+    }
+
+    /// The column of this name.
+    pub(super) fn place(&self, name: &str) -> Option<usize> {
+        self.names.iter().position(|own| own == name)
     }
 
     /// Names of the columns without a purpose, except `known`.

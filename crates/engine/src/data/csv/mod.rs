@@ -30,6 +30,7 @@ mod separator;
 mod stored;
 mod table;
 mod target;
+mod telling;
 mod text;
 
 use std::{path::Path, sync::Arc};
@@ -57,6 +58,7 @@ pub(super) use new_rows::{CsvModel, CsvRows};
 pub use profile::{ColumnProfile, CsvProfile};
 pub use row_order::RowOrder;
 pub use stored::{ColumnKind, StoredColumn};
+pub use telling::telling_columns;
 
 /// Characters of the names of columns that are left out, in a note.
 const NAMES_WIDTH: usize = 60;
@@ -65,8 +67,8 @@ const NAMES_WIDTH: usize = 60;
 pub(super) struct Tables {
     rows: Table,
     validation: Option<Table>,
-    /// Sentences on numbers far from all others.
-    outliers: Vec<String>,
+    /// Sentences on columns that alone tell the target, and on numbers far from all others in the other columns.
+    warnings: Vec<String>,
 }
 
 impl Tables {
@@ -113,8 +115,10 @@ impl Tables {
             None => None,
             Some((text, columns)) => Some(Table::read(spec, text, columns, task)?),
         };
-        let outliers = outliers::warnings(spec, &rows);
-        Ok(Self { rows, validation, outliers })
+        let told = telling::find(&rows);
+        let far = outliers::warnings(spec, &rows, &|column| told.iter().any(|own| own.column == column));
+        let warnings = telling::warnings(&rows, &told).into_iter().chain(far).collect();
+        Ok(Self { rows, validation, warnings })
     }
 
     /// See [`Table::shrink`].
@@ -131,7 +135,7 @@ impl Tables {
     /// Divides the rows, fits the preprocessing to those that train, and applies it. Of `spec`, only what reading does not depend on
     /// may differ from that of [`Tables::read`].
     pub(super) fn dataset(&self, spec: &Csv, division: &Division) -> Result<Dataset, Vec<Problem>> {
-        let Self { rows: table, validation, outliers } = self;
+        let Self { rows: table, validation, warnings: known } = self;
         let columns = &*table.columns;
         let codes = match &table.target {
             Target::Classes(words) => Some(words.codes.iter().copied()),
@@ -151,7 +155,7 @@ impl Tables {
         let notes = notes.chain(dropped(spec, table, "")).chain(weights(table, &split));
         let mut notes: Vec<String> = notes.chain(features.notes(columns)).collect();
         let mut warnings = Vec::from_iter(constant(columns, &train_x, features.width()));
-        warnings.extend(outliers.iter().cloned());
+        warnings.extend(known.iter().cloned());
         let preprocessing = serde_json::to_value(StoredCsv {
             source: "csv".to_owned(),
             features: features.stored(spec, columns),
@@ -174,6 +178,7 @@ impl Tables {
             notes,
             warnings: warnings.into(),
             apart: split.apart(table.numbers()),
+            groups: split.held_groups(),
             weighted,
             ..Dataset::new(train, validation, features.width(), targets)
         })

@@ -125,6 +125,8 @@ pub(in crate::data) struct CsvRows {
     unknown: Option<Vec<usize>>,
     /// The names of the columns whose cells are kept.
     keep: Vec<String>,
+    /// The column of groups, whose cells are kept if the file has it.
+    group: Option<String>,
 }
 
 impl CsvRows {
@@ -151,8 +153,8 @@ impl CsvRows {
         options.refuse_marks("a Parquet file")?;
         let targets = if with_targets { model.targets() } else { Vec::new() };
         let features = model.stored.features.iter().map(|feature| &feature.name);
-        let weight = model.spec.weight.iter().filter(|_| with_targets);
-        let others: Vec<&String> = features.chain(&options.keep).chain(weight).collect();
+        let beside = model.spec.weight.iter().chain(&model.spec.group).filter(|_| with_targets);
+        let others: Vec<&String> = features.chain(&options.keep).chain(beside).collect();
         let is_wanted =
             |name: &str, _: Option<&str>| targets.contains(&name) || others.iter().any(|own| *own == name);
         let mut parts = ParquetRows::new(&path, file, is_wanted)?;
@@ -178,7 +180,7 @@ impl CsvRows {
         (with_targets, options): (bool, &RowOptions),
         next_part: Box<dyn FnMut() -> Result<Option<Text>, Problem>>,
     ) -> Self {
-        // Groups matter in training alone, weights where there are targets, too.
+        // Groups are cells beside the rows, and weights matter where there are targets.
         let weight = model.spec.weight.clone().filter(|_| with_targets);
         let mut spec = Csv { group: None, weight, ..model.spec.clone() };
         spec.ignore.extend(model.spec.group.iter().chain(&model.spec.weight).cloned());
@@ -186,6 +188,7 @@ impl CsvRows {
             spec.missing = Missing::Error;
         }
         let unknown = options.takes_unknown.then(|| vec![0; model.categorical().count()]);
+        let group = model.spec.group.clone().filter(|_| with_targets);
         let (unused, keep) = (Vec::new(), options.keep.clone());
         Self {
             path,
@@ -198,6 +201,7 @@ impl CsvRows {
             dropped: 0,
             unknown,
             keep,
+            group,
         }
     }
 
@@ -206,6 +210,13 @@ impl CsvRows {
         let counts = self.unknown.iter().flatten().copied();
         let all = model.categorical().map(|column| file::printable(&column.name)).zip(counts);
         all.filter(|(_, count)| *count > 0).collect()
+    }
+
+    /// The column of groups, and whether the file has it. `None` before the first rows.
+    pub(in crate::data) fn group(&self) -> Option<(&str, bool)> {
+        let columns = self.columns.as_ref()?;
+        let group = self.group.as_deref()?;
+        Some((group, columns.kept.len() > self.keep.len()))
     }
 
     /// The column of weights that the file lacks, so that every row counts as 1. `None` before the first rows.
@@ -233,6 +244,7 @@ impl CsvRows {
                 let trained = Columns::from_stored(&model.stored.features, wanted, weight);
                 let mut columns = trained.in_other(&self.spec, &text)?;
                 columns.keep(&self.keep, &text)?;
+                columns.kept.extend(self.group.as_ref().and_then(|group| columns.place(group)));
                 let known = self.spec.ignore.iter().chain(&self.keep).map(String::as_str).chain(targets);
                 self.unused = columns.unused(&known.collect::<Vec<_>>());
                 Arc::new(columns)

@@ -105,15 +105,15 @@ impl Outliers {
     }
 }
 
-/// A sentence for each column of features or targets with far numbers.
-pub(super) fn warnings(spec: &Csv, table: &Table) -> Vec<String> {
+/// A sentence for each column of features or targets with far numbers, other than features that tell the target.
+pub(super) fn warnings(spec: &Csv, table: &Table, tells: &dyn Fn(usize) -> bool) -> Vec<String> {
     let Table { text, columns, missing, .. } = table;
     let targets = match &table.target {
         Target::Numbers(values) => &values[..],
         _ => &[],
     };
     let width = columns.targets.len().max(1);
-    let features = table.numeric.iter().zip(&columns.numeric);
+    let features = table.numeric.iter().zip(&columns.numeric).filter(|(_, column)| !tells(**column));
     let features = features.map(|(values, &column)| (column, Outliers::find(values.iter().copied())));
     let targets = columns.targets.iter().enumerate().map(|(target, &column)| {
         (column, Outliers::find(targets.iter().skip(target).step_by(width).copied()))

@@ -31,8 +31,8 @@ pub struct RunRows {
     pub counts: [usize; 3],
     /// Each class with the number of its rows in these parts; empty for numbers.
     pub classes: Vec<(String, [u64; 3])>,
-    /// Names and values of metrics of the test rows.
-    pub test: Vec<(String, f64)>,
+    /// Names and values of metrics of the test rows, with their 95 % intervals.
+    pub test: Vec<(String, f64, Option<[f64; 2]>)>,
 }
 
 impl Content<'_> {
@@ -44,7 +44,7 @@ impl Content<'_> {
         if let Some(rows) = self.rows {
             facts.extend(rows.parts());
             let shown = rows.shown(run.monitor().trim_start_matches("validation."));
-            facts.extend(shown.into_iter().map(|(name, value)| (format!("test {name}"), value)));
+            facts.extend(shown);
             facts.extend(rows.classes_in_words());
         }
         if !facts.is_empty() {
@@ -109,11 +109,15 @@ impl RunRows {
     fn shown(&self, monitor: &str) -> Vec<(String, String)> {
         let names = std::iter::once(monitor).chain(SHOWN.into_iter().filter(|name| *name != monitor));
         let value = |name: &str| {
-            let (_, value) = self.test.iter().find(|(own, value)| own == name && value.is_finite())?;
-            Some((
-                name.to_owned(),
-                if name == "accuracy" { units::percent(*value) } else { units::number(*value) },
-            ))
+            let (_, value, interval) =
+                self.test.iter().find(|(own, value, _)| own == name && value.is_finite())?;
+            let word = if name == "accuracy" { units::percent } else { units::number };
+            Some(match interval.map(|interval| interval.map(word)) {
+                Some([low, high]) => {
+                    (format!("test {name} [95 %, bootstrap]"), format!("{} [{low}, {high}]", word(*value)))
+                }
+                None => (format!("test {name}"), word(*value)),
+            })
         };
         names.filter_map(value).collect()
     }

@@ -12,6 +12,8 @@ use super::{
     live,
     logged::more_is_better,
     parallel,
+    run::Run,
+    tasks::Tasks,
 };
 use crate::{
     files::{Leaves, MetricCurves, Series},
@@ -78,6 +80,7 @@ pub fn plot(request: &PlotRequest<'_>) -> Result<(String, Vec<ReportError>), Rep
             title.push(format!("the {MOST_RUNS} of {with_it} runs with the {which} value"));
         }
         keep_best(&mut runs, &[split], column);
+        title.extend(apart(&runs, column));
         let one = |run: Curves| match split {
             "train" => run.train.named(run.name),
             _ => run.validation.named(run.name),
@@ -88,6 +91,13 @@ pub fn plot(request: &PlotRequest<'_>) -> Result<(String, Vec<ReportError>), Rep
         return Err(without_values(metric, &folders));
     }
     Ok((draw(&title.join("; "), &curves, &request.style, more_is_better(column)), foreign))
+}
+
+/// That runs learn several tasks, whose values of this metric are not comparable.
+fn apart(curves: &[Curves], column: &str) -> Option<String> {
+    let folders: Vec<PathBuf> = curves.iter().map(|run| run.folder.clone()).collect();
+    let runs = Run::read_all(&folders, &mut None);
+    if column == "loss" { Tasks::new(&runs).apart() } else { Tasks::of_rows(&runs).apart() }
 }
 
 /// No run has values of a metric; perhaps of one that is called nearly so.
@@ -168,6 +178,7 @@ fn monitored(folders: &[PathBuf]) -> String {
 /// A run's values of one metric.
 #[derive(Default)]
 struct Curves {
+    folder: PathBuf,
     name: String,
     train: Series,
     validation: Series,
@@ -186,7 +197,7 @@ impl Curves {
         let mut read = live::curves(&folder.join("metrics.csv"))?.into_iter();
         let [train, validation, means] =
             read.find(|(name, _)| name == column).map(|(_, splits)| splits).unwrap_or_default();
-        Ok(Self { name, train, validation, means })
+        Ok(Self { folder: folder.to_owned(), name, train, validation, means })
     }
 
     /// What is drawn of a run alone, with the split of each.

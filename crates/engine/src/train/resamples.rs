@@ -1,0 +1,296 @@
+//! Metrics of rows that are drawn again with replacement: the bootstrap of Efron and Tibshirani, *An Introduction to the Bootstrap*
+//! (1993). Rows are sorted once; a resample then is a count for each row, and a pass over these counts.
+
+use super::{
+    Scores,
+    ranked::{Ranking, mean_areas},
+    scores::{Errors, Sums, largest},
+};
+use crate::{
+    data::Scale,
+    op::{LossKind, losses_of_rows},
+    random::{Purpose, below, below_two, fast_stream},
+};
+
+/// All resamples of an evaluation are drawn by this seed: those of several models draw the same rows.
+const SEED: u64 = 0;
+
+/// Rows to draw from, as what their metrics are sums of.
+pub struct Resamples {
+    /// The number of rows, or of groups, that a resample draws from as many.
+    units: u32,
+    /// The group of each row, from 0; `None` if rows are drawn alone.
+    groups: Option<Vec<u32>>,
+    weights: Vec<f64>,
+    losses: Vec<f64>,
+    figures: Figures,
+}
+
+enum Figures {
+    /// A regression: for each target the error of each row, and its true value less the mean.
+    Numbers(Vec<[Vec<f64>; 2]>),
+    Classes {
+        classes: usize,
+        /// The cell of the confusion matrix that each row counts in.
+        cells: Vec<u32>,
+        rankings: Vec<Ranking>,
+    },
+}
+
+/// What a resample gives.
+pub struct Drawn {
+    /// The mean loss.
+    pub loss: f64,
+    /// The share of correct predictions; only for classes.
+    pub accuracy: Option<f64>,
+    /// For the other metrics.
+    pub scores: Scores,
+}
+
+impl Resamples {
+    /// `predictions` is `[rows, outputs]`, `targets` as for [`Scores::add`], and `scores` has the same rows. Targets of numbers have
+    /// `scales`. `groups` are numbered from 0.
+    pub fn new(
+        kind: LossKind,
+        scores: &Scores,
+        (predictions, targets): (&[f32], &[f32]),
+        scales: &[Scale],
+        groups: Option<Vec<u32>>,
+    ) -> Self {
+        let outputs = match scores {
+            Scores::Numbers(errors) => errors.len(),
+            Scores::Classes(all) => all.classes,
+        };
+        let rows = predictions.len() / outputs.max(1);
+        let width = targets.len() / rows.max(1);
+        let of_target = if kind.classifies() { 1 } else { outputs };
+        let weights: Vec<f64> = targets
+            .chunks_exact(width.max(1))
+            .map(|row| row.get(of_target).map_or(1.0, |weight| (*weight).into()))
+            .collect();
+        let wide = |values: &[f32]| values.iter().map(|value| f64::from(*value)).collect::<Vec<f64>>();
+        let losses = losses_of_rows(kind, &wide(predictions), &wide(targets), outputs);
+        let figures = match scores {
+            Scores::Numbers(_) => {
+                let of = |(target, scale): (usize, &Scale)| {
+                    let column = |values: &[f32], width| -> Vec<f64> {
+                        let own = values.iter().skip(target).step_by(width);
+                        own.map(|value| scale.original((*value).into())).collect()
+                    };
+                    let (mut errors, mut actual) = (column(predictions, outputs), column(targets, width));
+                    errors.iter_mut().zip(&actual).for_each(|(error, actual)| *error -= actual);
+                    let mean = actual.iter().sum::<f64>() / rows as f64;
+                    actual.iter_mut().for_each(|actual| *actual -= mean);
+                    [errors, actual]
+                };
+                Figures::Numbers(scales.iter().enumerate().map(of).collect())
+            }
+            Scores::Classes(all) => {
+                let rows = predictions.chunks_exact(outputs).zip(targets.chunks_exact(width.max(1)));
+                let cell =
+                    |(row, actual): (&[f32], &[f32])| actual[0] as u32 * outputs as u32 + largest(row) as u32;
+                Figures::Classes {
+                    classes: outputs,
+                    cells: rows.map(cell).collect(),
+                    rankings: all.rankings(),
+                }
+            }
+        };
+        let units =
+            groups.as_ref().map_or(rows, |groups| groups.iter().max().map_or(0, |last| *last as usize + 1));
+        Self { units: units as u32, groups, weights, losses, figures }
+    }
+
+    /// The number of rows, or of groups, that each resample draws.
+    pub fn units(&self) -> usize {
+        self.units as usize
+    }
+
+    /// The resample of this number: always the same one.
+    pub fn draw(&self, number: u64) -> Drawn {
+        let counts = self.counts(number);
+        let (mut rows, mut weight, mut loss) = (0.0, 0.0, 0.0);
+        for ((count, own), of_row) in counts.iter().zip(&self.weights).zip(&self.losses) {
+            let count = f64::from(*count);
+            rows += count;
+            weight += count * own;
+            loss += count * own * of_row;
+        }
+        let loss = loss / weight;
+        match &self.figures {
+            Figures::Numbers(targets) => {
+                let errors = targets.iter().map(|own| Errors::from_sums(self.sums(&counts, own)));
+                Drawn { loss, accuracy: None, scores: Scores::Numbers(errors.collect()) }
+            }
+            Figures::Classes { classes, cells, rankings } => {
+                let mut confusion = vec![0; classes * classes];
+                for (cell, count) in cells.iter().zip(&counts) {
+                    confusion[*cell as usize] += u64::from(*count);
+                }
+                let hits: u64 = confusion.iter().step_by(classes + 1).sum();
+                let areas = rankings.iter().map(|ranking| ranking.areas(|row| counts[row as usize].into()));
+                let areas = if rankings.is_empty() { [None; 2] } else { mean_areas(areas).map(Some) };
+                let scores = Scores::of_counts(*classes, confusion, areas);
+                Drawn { loss, accuracy: Some(hits as f64 / rows), scores }
+            }
+        }
+    }
+
+    /// How often each row is in a resample.
+    fn counts(&self, number: u64) -> Vec<u32> {
+        let mut rng = fast_stream(SEED, Purpose::Bootstrap, number);
+        let mut counts = vec![0; self.units as usize];
+        for _ in 0..self.units / 2 {
+            let (first, second) = below_two(&mut rng, self.units, self.units);
+            counts[first as usize] += 1;
+            counts[second as usize] += 1;
+        }
+        if self.units % 2 == 1 {
+            counts[below(&mut rng, self.units) as usize] += 1;
+        }
+        match &self.groups {
+            Some(groups) => groups.iter().map(|group| counts[*group as usize]).collect(),
+            None => counts,
+        }
+    }
+
+    fn sums(&self, counts: &[u32], [errors, deviations]: &[Vec<f64>; 2]) -> Sums {
+        let mut sums = Sums::default();
+        let rows = counts.iter().zip(&self.weights).zip(errors.iter().zip(deviations));
+        for ((count, weight), (error, deviation)) in rows {
+            let weight = f64::from(*count) * weight;
+            sums.weight += weight;
+            sums.absolute += weight * error.abs();
+            sums.squared += weight * (error * error);
+            sums.deviation += weight * deviation;
+            sums.square_deviation += weight * (deviation * deviation);
+        }
+        sums
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::spec::Metric;
+
+    const NUMBERS: [Metric; 3] = [Metric::Mae, Metric::Rmse, Metric::R2];
+    const CLASSES: [Metric; 6] = [
+        Metric::F1,
+        Metric::F1Weighted,
+        Metric::Precision,
+        Metric::Recall,
+        Metric::Auc,
+        Metric::AveragePrecision,
+    ];
+
+    /// Three outputs and a class for each of 40 rows, some of them with equal scores.
+    fn classified() -> (Vec<f32>, Vec<f32>) {
+        let output = |i: u32| (i * 37 % 11) as f32 / 4.0;
+        ((0..120).map(output).collect(), (0..40_u32).map(|row| (row * 7 % 3) as f32).collect())
+    }
+
+    /// The rows of a resample, one after the other.
+    fn drawn(counts: &[u32], values: &[f32]) -> Vec<f32> {
+        let width = values.len() / counts.len();
+        let rows = counts.iter().zip(values.chunks(width));
+        rows.flat_map(|(count, row)| row.repeat(*count as usize)).collect()
+    }
+
+    fn close(found: f64, expected: f64, what: &str) {
+        assert!((found - expected).abs() < 1e-9 * expected.abs().max(1.0), "{what}: {found}, {expected}");
+    }
+
+    #[test]
+    fn draws_are_frozen() {
+        // Computed from the papers' definitions of the generator, without this code.
+        let (outputs, classes) = (vec![0.0; 10], vec![0.0, 1.0, 0.0, 1.0, 0.0]);
+        let mut scores = Scores::of_classes(2, true);
+        scores.add(&outputs, &classes);
+        let all = Resamples::new(LossKind::CrossEntropy, &scores, (&outputs, &classes), &[], None);
+        assert_eq!([0, 1].map(|number| all.counts(number)), [[1, 1, 0, 0, 3], [0, 0, 1, 2, 2]]);
+        let groups = Some(vec![3, 0, 1, 2, 3]);
+        let all = Resamples::new(LossKind::CrossEntropy, &scores, (&outputs, &classes), &[], groups);
+        assert_eq!((all.units(), all.counts(2)), (4, vec![1, 1, 2, 0, 1]));
+    }
+
+    /// The metrics of a resample are those of its rows.
+    #[test]
+    fn metrics_are_those_of_the_drawn_rows() {
+        let (outputs, classes) = classified();
+        let scores = |outputs: &[f32], classes: &[f32]| {
+            let mut scores = Scores::of_classes(3, true);
+            scores.add(outputs, classes);
+            scores
+        };
+        let groups = |size: u32| (0..40).map(|row| row / size).collect::<Vec<u32>>();
+        for groups in [None, Some(groups(3))] {
+            let own = scores(&outputs, &classes);
+            let all = Resamples::new(LossKind::CrossEntropy, &own, (&outputs, &classes), &[], groups);
+            for number in 0..20 {
+                let [rows, labels] = [&outputs, &classes].map(|values| drawn(&all.counts(number), values));
+                let (found, expected) = (all.draw(number), scores(&rows, &labels));
+                for metric in CLASSES {
+                    let [found, expected] =
+                        [&found.scores, &expected].map(|scores| scores.value(metric).expect("a value"));
+                    close(found, expected, metric.name());
+                }
+                let hits =
+                    rows.chunks(3).zip(&labels).filter(|(row, label)| largest(row) == **label as usize);
+                close(
+                    found.accuracy.expect("classes"),
+                    hits.count() as f64 / labels.len() as f64,
+                    "accuracy",
+                );
+            }
+        }
+    }
+
+    /// Weights stay with their rows.
+    #[test]
+    fn weighted_numbers_are_those_of_the_drawn_rows() {
+        let scale = Scale::IDENTITY;
+        let predictions: Vec<f32> = (0..31_u32).map(|row| (row * 13 % 17) as f32 / 8.0).collect();
+        let targets: Vec<f32> =
+            (0..31_u32).flat_map(|row| [(row * 13 % 17 + row % 4) as f32 / 8.0, (row % 5) as f32]).collect();
+        let scores = |predictions: &[f32], targets: &[f32]| {
+            let mut scores = Scores::of_numbers(&[scale]);
+            scores.add(predictions, targets);
+            scores
+        };
+        let own = scores(&predictions, &targets);
+        let all = Resamples::new(LossKind::Mse, &own, (&predictions, &targets), &[scale], None);
+        for number in 0..20 {
+            let [rows, truth] = [&predictions, &targets].map(|values| drawn(&all.counts(number), values));
+            let (found, expected) = (all.draw(number), scores(&rows, &truth));
+            for metric in NUMBERS {
+                let [found, expected] =
+                    [&found.scores, &expected].map(|scores| scores.value(metric).expect("a value"));
+                close(found, expected, metric.name());
+            }
+            let errors = rows.iter().zip(truth.chunks(2)).map(|(y, row)| {
+                let [error, weight] = [y - row[0], row[1]].map(f64::from);
+                (weight * error * error, weight)
+            });
+            let (sum, weight) =
+                errors.fold((0.0, 0.0), |(sum, all), (own, weight)| (sum + own, all + weight));
+            close(found.loss, sum / weight, "loss");
+        }
+    }
+
+    /// The accuracy of 100 rows, 80 of them right, is binomial: its quantiles are 72 and 88 rows.
+    #[test]
+    fn accuracy_is_binomial() {
+        let outputs: Vec<f32> =
+            (0..100).flat_map(|row| if row < 80 { [1.0, 0.0] } else { [0.0, 1.0] }).collect();
+        let classes = vec![0.0; 100];
+        let mut scores = Scores::of_classes(2, true);
+        scores.add(&outputs, &classes);
+        let all = Resamples::new(LossKind::CrossEntropy, &scores, (&outputs, &classes), &[], None);
+        let drawn = (0..4000).map(|number| all.draw(number).accuracy.expect("classes"));
+        let mut drawn: Vec<f64> = drawn.collect();
+        drawn.sort_unstable_by(f64::total_cmp);
+        assert_eq!([drawn[100], drawn[3900]], [0.72, 0.88]);
+        close((drawn.iter().sum::<f64>() / 4000.0 * 200.0).round(), 160.0, "mean");
+    }
+}
