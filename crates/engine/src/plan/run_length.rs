@@ -95,7 +95,7 @@ impl RunLength {
         whole.saturating_mul(self.rows).saturating_add(rest)
     }
 
-    /// How often steps of a pass over an epoch's rows get the next chunk of so many rows, over all epochs.
+    /// Chunks of `rows` rows in which the steps of all epochs get their rows.
     pub fn train_chunks(&self, rows: usize) -> u64 {
         let (whole, rest) = self.whole_and_rest();
         let rows = rows.max(1) as u64;

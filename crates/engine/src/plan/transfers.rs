@@ -31,7 +31,7 @@ pub struct Movement {
     /// Copies or waits; `None` for reads from a file, whose calls depend on where the rows lie.
     pub count: Option<u64>,
     pub bytes: u64,
-    /// Set where these are the fewest: what comes on top, one copy or wait each, with so many bytes.
+    /// Set if these are the fewest: the name of what adds a copy or a wait, and its bytes.
     pub for_each_more: Option<(&'static str, u64)>,
 }
 
