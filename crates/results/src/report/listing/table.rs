@@ -126,3 +126,16 @@ fn common_folder(entries: &[Entry]) -> Option<&Path> {
     let has_all = |folder: &&Path| entries.iter().all(|entry| entry.folder.starts_with(folder));
     first.ancestors().find(has_all).filter(|folder| !folder.as_os_str().is_empty())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pattern_leaves_out_the_time_alone() {
+        let of =
+            ["multi/20261127T210439Z-bd2de869", "20261127T210439Z-sweep-bd2de869-2", "a/Z-b", "old/mine"];
+        let patterns = of.map(without_time);
+        assert_eq!(patterns, ["multi/*Z-bd2de869", "*Z-sweep-bd2de869-2", "a/Z-b", "old/mine"]);
+    }
+}
