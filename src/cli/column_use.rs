@@ -95,10 +95,10 @@ fn example(column: &ColumnProfile) -> String {
 
 /// A cell's first characters.
 fn shortened(cell: &str) -> String {
-    let (longest, cell) = (40, cell.escape_debug().to_string());
+    let (longest, cell) = (40, escape_line(cell));
     match cell.char_indices().nth(longest) {
         Some((end, _)) => format!("{}...", &cell[..end]),
-        None => cell,
+        None => cell.into_owned(),
     }
 }
 

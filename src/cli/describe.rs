@@ -262,33 +262,42 @@ fn cost(page: &mut Page, trial: &Trial, measured: &Result<Rehearsal, Unmeasured>
     page.more([measured.map_or(about.clone(), |measured| format!("{about}; {measured}"))]);
 }
 
-/// What is copied between host and devices, and read from files: exact bytes, one line per kind.
+/// What is copied between host and devices, with the waits of the host, and read from files: a line per row of `transfers.csv`.
 fn moves(page: &mut Page, trial: &Trial) {
     let all = transfers(trial);
-    let (read, moved): (Vec<&Movement>, Vec<&Movement>) = all.iter().partition(|m| m.kind == "read");
-    if moved.is_empty() {
+    let of = |kind: &'static str| all.iter().filter(move |own| own.kind == kind);
+    let copies: Vec<&Movement> = all.iter().filter(|own| !matches!(own.kind, "sync" | "read")).collect();
+    if copies.is_empty() {
         page.row("moves", "nothing: the CPU's memory is the host's");
     } else {
-        page.row("moves", "in bytes, over the whole run");
-        for of_kind in moved.chunk_by(|a, b| a.kind == b.kind) {
-            page.more([format!("{}: {}", of_kind[0].kind, purposes(of_kind))]);
-        }
+        let waits = of("sync").filter_map(|own| own.count).sum();
+        let at_least = if of("sync").any(|own| own.for_each_more.is_some()) { "at least " } else { "" };
+        let times = units::counted(waits, "time");
+        page.row("moves", format!("over the whole run; the host waits {at_least}{times} for a device"));
+        let row = |own: &&Movement| {
+            let wait = of("sync").find(|wait| own.kind == "d2h" && wait.purpose == own.purpose);
+            let more = own.for_each_more.filter(|(_, bytes)| *bytes > 0);
+            let more =
+                more.map(|(what, bytes)| format!("and {} for each further {what}", units::count(bytes)));
+            let (kind, purpose) = (own.kind.to_owned(), own.purpose.to_owned());
+            let (count, waits) = (count_of(own), wait.map(count_of).unwrap_or_default());
+            vec![kind, purpose, count, units::count(own.bytes), waits, more.unwrap_or_default()]
+        };
+        let rows: Vec<_> = copies.iter().map(row).collect();
+        let heading = ["kind", "purpose", "copies", "bytes", "waits", ""];
+        page.more(text_table::lines(&heading, &rows, |column| (2..5).contains(&column)));
     }
+    let read: Vec<String> =
+        of("read").map(|own| format!("{} {}", own.purpose, units::count(own.bytes))).collect();
     if !read.is_empty() {
-        page.more([format!("read from the file: {} bytes over the whole run", purposes(&read))]);
+        page.more([format!("read from the file: {} bytes over the whole run", read.join(", "))]);
     }
 }
 
-/// `batch 40,000, dataset 24,000`.
-fn purposes(moved: &[&Movement]) -> String {
-    let word = |m: &&Movement| {
-        let bytes = units::count(m.bytes);
-        match m.for_each_more.map(|(more, what)| (units::count(more), what)) {
-            None => format!("{} {bytes}", m.purpose),
-            Some((more, what)) => format!("{} {bytes} and {more} for each further {what}", m.purpose),
-        }
-    };
-    moved.iter().map(word).collect::<Vec<_>>().join(", ")
+/// `10`, `at least 11`.
+fn count_of(own: &Movement) -> String {
+    let at_least = if own.for_each_more.is_some() { "at least " } else { "" };
+    format!("{at_least}{}", units::count(own.count.unwrap_or_default()))
 }
 
 /// `sgd, lr 0.01, constant`; `sgd, lr 0.002 at first, at most 0.05, 2e-7 at the end: one_cycle`.

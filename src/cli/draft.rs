@@ -16,6 +16,7 @@ use super::{
 };
 use crate::{
     data::{ColumnProfile, CsvProfile, Marks},
+    host::escape_line,
     spec::{MISSING_VALUES, Problem, default_name},
     units,
 };
@@ -121,7 +122,7 @@ impl Draft<'_> {
             // Where lines end with a separator, the last column is empty.
             let is_last = self.profile.columns.last().is_some_and(|last| std::ptr::eq(last, *target));
             let which = if is_last { "" } else { " with a name" };
-            format!("the target is the last column{which}, `{}`; {OTHER}", target.name.escape_debug())
+            format!("the target is the last column{which}, `{}`; {OTHER}", escape_line(&target.name))
         });
         let missing = self.markers().map(|(_, words)| format!("taken for missing values: {words}"));
         let shortened = |mut notes: Vec<String>, what: &str| {
@@ -209,7 +210,7 @@ impl Draft<'_> {
              [optimizer.adamw]\n\
              lr = 0.003\n\n\
              {}{}",
-            stem.escape_debug(),
+            escape_line(&stem),
             units::counted(*rows as u64, "row"),
             units::counted(columns.len() as u64, "column"),
             quoted(&name),
@@ -235,7 +236,7 @@ impl Draft<'_> {
             false => "    # without validation nothing stops it earlier\n",
         };
         let monitor = self.rare_class().map(|(class, share)| {
-            let class = class.escape_debug();
+            let class = escape_line(class);
             format!(
                 "monitor = \"validation.auc\"    # {share} are `{class}`: a good accuracy may miss them all\n"
             )
@@ -356,7 +357,7 @@ impl Draft<'_> {
         let own: BTreeSet<&str> = marked.iter().flat_map(|c| &c.taken).map(String::as_str).collect();
         let all: Vec<String> = MISSING_VALUES.into_iter().chain(own).map(quoted).collect();
         let of = |column: &&ColumnProfile| {
-            format!("`{}` of `{}`", column.taken.join("`, `"), column.name.escape_debug())
+            format!("`{}` of `{}`", column.taken.join("`, `"), escape_line(&column.name))
         };
         let mut words: Vec<String> = marked.iter().take(MOST_NOTES).map(of).collect();
         if marked.len() > MOST_NOTES {

@@ -4,6 +4,7 @@ use std::path::Path;
 
 use crate::{
     data::ColumnProfile,
+    host::escape_line,
     spec::{Location, Problem, longer, nearest},
 };
 
@@ -16,7 +17,7 @@ pub(super) fn refusal(message: String) -> Problem {
 
 /// The problem of a table with a single column.
 pub(super) fn of_one_column(data: &Path, only: &ColumnProfile, is_parquet: bool) -> Problem {
-    let message = format!("`{}` has one column alone, `{}`", data.display(), only.name.escape_debug());
+    let message = format!("`{}` has one column alone, `{}`", data.display(), escape_line(&only.name));
     let separated =
         "cells are found between `,`, `;`, `|` or tabs; `--delimiter CHARACTER` names another separator";
     refusal(message).hint(if is_parquet { "add a column to learn from" } else { separated })

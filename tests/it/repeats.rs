@@ -35,6 +35,7 @@ fn sweep(folder: &Path, times_ms: &[(&str, &[f64])], others_cores: f64) {
             trial += 1;
         }
     }
+    fs::write(folder.join("sweep.toml"), "name = \"costs\"\n").unwrap();
     fs::write(folder.join("sweep.csv"), text).unwrap();
 }
 

@@ -184,7 +184,7 @@ fn the_folder_holds_every_file_with_its_header() {
         "run,name,status,devices_requested,devices_used,virtual,scaling,precision,engine,epochs,steps,\
          final_train_loss,final_validation_loss,final_validation_accuracy,wall_s,train_s,steps_per_s,samples_per_s,\
          logging_s,logging_share,syncs,bytes_h2d,bytes_d2h,peak_device_bytes,peak_rss_bytes,best_value,best_epoch,best_step,\
-         data_digest,epoch_train_loss,peak_planned_bytes,reason"
+         data_digest,epoch_train_loss,peak_planned_bytes,energy_j,reason"
     );
     // Short steps are timed in blocks, and the file says so.
     let steps = run.table("timing.csv").only("phase", "step");

@@ -203,7 +203,7 @@ fn a_run_without_a_test_says_so() {
         place.runner(&["evaluate", &folder]).stderr.lines().skip(1).collect::<Vec<_>>(),
         [
             format!("error: `{folder}` set no rows aside for a test").as_str(),
-            "  = hint: name the rows after the run, or train with `data.split.test=0.1`"
+            "  = hint: give rows that have the target, or train with `data.split.test=0.1`"
         ]
     );
 }

@@ -1,5 +1,4 @@
-//! Everything that the outside can learn about a run. The trainer emits events and formats nothing; sinks
-//! consume them.
+//! Everything that the outside can learn about a run. The trainer emits events and formats nothing; sinks consume them.
 
 mod checkpoint;
 mod lab;
@@ -296,6 +295,8 @@ pub struct Outcome {
     pub load: Option<Load>,
     /// The part of the run's time, 0 to 1, in which its main thread was ready to run and had no core; known of short runs too.
     pub core_wait_share: Option<f64>,
+    /// Joules that its GPUs took together, where all of them report that; unknown of a run that was resumed.
+    pub energy_j: Option<f64>,
     /// Why no weights are kept; `None` if they are.
     pub no_model: Option<NoModel>,
 }
@@ -377,8 +378,7 @@ pub struct Transfer {
     pub bytes: Option<u64>,
     /// Bytes that were actually moved, including padding for alignment.
     pub moved_bytes: Option<u64>,
-    /// Time spent by the host, or by the device if it is timed there. 0 for no-ops; `None` if unknown, as for
-    /// an all-reduce that is queued among a device's own work.
+    /// Time spent by the host, or by the device if it is timed there. 0 for no-ops; `None` if unknown, as of a queued all-reduce.
     pub total_s: Option<f64>,
 }
 

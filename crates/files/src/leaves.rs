@@ -295,7 +295,7 @@ fn plain_value(text: &str) -> Option<String> {
 fn with_plain_split(spec: &mut BTreeMap<String, String>) {
     const SHUFFLE: &str = "data.split.shuffle";
     const SPLIT: [&str; 3] = ["data.split.test", "data.split.stratify", "data.split.validation"];
-    // Specs of older versions lack this key.
+    // As `validation_fraction` draws its rows.
     if spec.get(SHUFFLE).is_some_and(|own| own == "true") {
         spec.remove(SHUFFLE);
     }

@@ -83,7 +83,7 @@ impl PredictError {
                 "keep a column that tells the rows apart, and join by it; or rename this one in the file",
             ),
             Self::NoTestRows { .. } => {
-                Some("name the rows after the run, or train with `data.split.test=0.1`")
+                Some("give rows that have the target, or train with `data.split.test=0.1`")
             }
             Self::OtherData { .. } => Some("its test rows may have been trained on: train again"),
             _ => None,

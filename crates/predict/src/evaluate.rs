@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{
     data::{Input, NewRows, RowBlock, RowOptions, digest_of_files, sum_of_weights},
-    host::read_text,
+    host::{escape_line, read_text},
     plan::MOST_RANKED,
     report::{ClassTable, run_digest},
     spec::{Metric, Missing, Source},
@@ -130,7 +130,7 @@ pub fn evaluate(
 fn loss_in_words(trained: &Trained, weight: Option<&str>) -> String {
     let is_scaled = trained.data.target_scales().iter().any(|scale| !scale.is_identity());
     let scaled = if is_scaled { " of the standardized target" } else { "" };
-    let by = weight.map(|column| format!(", weighted by `{}`", column.escape_debug())).unwrap_or_default();
+    let by = weight.map(|column| format!(", weighted by `{}`", escape_line(column))).unwrap_or_default();
     let has_weights = trained.spec.model.class_weights.is_some();
     let how = if has_weights { "without class weights" } else { "as in training" };
     format!("{}{scaled}{by}, {how}", trained.spec.model.loss.name())

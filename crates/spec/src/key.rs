@@ -173,15 +173,17 @@ fn not_a_table(value: &Value, parts: &[Part], span: Span) -> Box<Problem> {
 }
 
 /// Removes the value at `key`; `None` if it is not there. An array item leaves a gap so that later items keep
-/// their indexes; see [`super::gaps`].
+/// their indexes; see [`super::gaps`]. What its table lacks from then on is missing since `key` removed it, which becomes the
+/// table's place.
 pub(super) fn remove(root: &mut Table, key: &Key) -> Option<Node> {
     let (last, way) = key.parts.split_last()?;
-    let mut here = Spot::Table(root);
+    let (mut here, mut place) = (Spot::Table(root), None);
     for part in way {
         let next = match here {
             Spot::Table(table) => &mut table.get_mut(&part.text)?.node,
             Spot::Array(items) => items.get_mut(part.text.parse::<usize>().ok()?)?,
         };
+        place = Some(&mut next.span);
         here = match &mut next.value {
             Value::Table(table) => Spot::Table(table),
             Value::Array(items) => Spot::Array(items),
@@ -189,7 +191,13 @@ pub(super) fn remove(root: &mut Table, key: &Key) -> Option<Node> {
         };
     }
     match here {
-        Spot::Table(table) => table.remove(&last.text).map(|e| e.node),
+        Spot::Table(table) => {
+            let removed = table.remove(&last.text)?.node;
+            if let (Some(place), Some(span)) = (place, key.span()) {
+                *place = span;
+            }
+            Some(removed)
+        }
         Spot::Array(items) => {
             let item = items.get_mut(last.text.parse::<usize>().ok()?)?;
             let gap = Node { span: item.span, value: Value::Deleted };

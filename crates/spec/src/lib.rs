@@ -95,6 +95,8 @@ pub use sweep::{GpuSharing, Halving, History, Point, SEEDS};
 pub use tables::{Csv, MISSING_VALUES, Missing, Parquet, separator};
 pub use trainer::{EarlyStopping, Trainer, ValidateEvery};
 
+use runner_base::host::escape_line;
+
 use reader::{Fields, Item, Read, table, words};
 use tree::Value;
 
@@ -367,7 +369,7 @@ fn read_name(v: Item<'_>) -> String {
     let hint = "it names a folder: at most 100 bytes of letters, digits and `.` `_` `=` `+` `-` without spaces, not beginning with `.` or `-`";
     let hint = match v.text().and_then(|name| name.chars().find(|c| !fits_name(*c))) {
         Some(' ') => format!("a space does not fit: {hint}"),
-        Some(c) => format!("`{}` does not fit: {hint}", c.escape_debug()),
+        Some(c) => format!("`{}` does not fit: {hint}", escape_line(&c.to_string())),
         None => hint.to_owned(),
     };
     v.custom_hinted("a name", schema, "stand_in".to_owned(), Some(hint), |v| match v {

@@ -14,7 +14,7 @@ fn what_is_no_run_is_told() {
     assert_eq!(runs.error("no*"), "nothing matches `RUNS/no*`");
     assert_eq!(
         runs.error("empty"),
-        "`RUNS/empty` holds no run (`spec.toml` with `summary.csv` or `metrics.csv`) and no sweep (`sweep.csv`)"
+        "`RUNS/empty` holds no run (`spec.toml` with `summary.csv` or `metrics.csv`) and no sweep (`sweep.toml` with `sweep.csv`)"
     );
     assert!(runs.error("a[").starts_with("`RUNS/a[` is not a pattern: "));
 }

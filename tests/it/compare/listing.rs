@@ -201,7 +201,7 @@ fn foreign_folders_and_slips() {
     let place = Sandbox::new("");
     let ended = place.runner(&["compare", &runs.named("linreg/a"), &runs.named("notes"), "-q"]);
     assert_eq!(ended.code, Some(0));
-    let none = "holds no run (`spec.toml` with `summary.csv` or `metrics.csv`) and no sweep (`sweep.csv`)";
+    let none = "holds no run (`spec.toml` with `summary.csv` or `metrics.csv`) and no sweep (`sweep.toml` with `sweep.csv`)";
     assert_eq!(runs.masked(&ended.stderr), format!("warning: left out: `RUNS/notes` {none}\n"));
     assert_eq!(ended.stdout, "1 run\n");
     // A file is no run either, and a gate does not hold of less than it was given.

@@ -1,6 +1,9 @@
 //! Comparisons of run folders: full texts, exports that read back, and folders of killed processes.
 
-use std::{fs, path::PathBuf};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
 
 use runner::{
     record::summary_columns,
@@ -59,6 +62,10 @@ impl Runs {
     fn write(&self, path: &str, text: &str) {
         let path = self.path(path);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
+        if path.ends_with("sweep.csv") {
+            let name = path.ancestors().nth(2).and_then(Path::file_name).unwrap().to_string_lossy();
+            fs::write(path.with_file_name("sweep.toml"), format!("name = \"{name}\"\n")).unwrap();
+        }
         fs::write(path, text).unwrap();
     }
 
@@ -203,6 +210,7 @@ impl Facts {
             self.digest,
             &self.losses[2].to_string(),
             "16384",
+            "",
             "",
         ];
         format!("{}\n{}\n", summary_columns().join(","), cells.join(","))

@@ -102,6 +102,8 @@ fn the_gpus_in_use_are_looked_at_and_held_back_ones_mark_the_run() {
     for gpu in ["gpu:0", "gpu:1"] {
         assert!(during["energy_j"][gpu].as_float().unwrap() >= 1.0, "{during}");
     }
+    let joules = ["gpu:0", "gpu:1"].map(|gpu| during["energy_j"][gpu].as_float().unwrap());
+    assert_eq!(run.summary("energy_j"), format!("{:?}", joules.iter().sum::<f64>()));
     let log = run.text("run.log");
     let warning = "WARN  a limit of power or heat held clocks back, so that times mean less: gpu:1: power_cap;software_thermal";
     assert!(log.contains(warning), "{log}");

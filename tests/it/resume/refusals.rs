@@ -1,6 +1,10 @@
 //! Runs that cannot be resumed, and why. Nothing in their folders is touched.
 
-use std::{fs, path::PathBuf};
+use std::{
+    fs::{self, Permissions},
+    os::unix::{fs::PermissionsExt, process::CommandExt},
+    path::{Path, PathBuf},
+};
 
 use super::{
     super::process::{Ended, Folder, Sandbox},
@@ -265,4 +269,42 @@ fn early_stopping_stays_what_it_was() {
     assert!(longer.stderr.contains("name a larger `trainer.early_stopping.patience` after it"), "{longer:?}");
     resume(&place, &run, &["trainer.early_stopping.patience=9"]).ended_by(0);
     assert!(run.summary("steps").parse::<u64>().unwrap() > steps.parse().unwrap());
+}
+
+/// Of a finished sweep there is nothing to write; of another one, whose folder cannot be written, nothing is started.
+#[test]
+fn a_sweep_in_a_folder_that_cannot_be_written() {
+    let place = Sandbox::new(SPEC);
+    let words = ["run", "spec.toml", "optimizer.adam.lr=0.01,0.1", "trainer.max_epochs=2", "-q"];
+    let sweep = place.runner(&words).ended_by(0).stdout.trim_end().to_owned();
+    let (folder, table) = (place.path().join(&sweep), place.path().join(&sweep).join("sweep.toml"));
+    let set = |mode: u32, paths: &[&Path]| {
+        let permissions = Permissions::from_mode(mode);
+        paths.iter().for_each(|path| fs::set_permissions(path, permissions.clone()).unwrap());
+    };
+    let resume = |words: &[&str]| {
+        set(0o444, &[&table]);
+        set(0o555, &[&folder, place.path()]);
+        let mut command = place.command(&[&["run", "--resume", &sweep], words].concat());
+        // Root may write everything.
+        if rustix::process::geteuid().is_root() {
+            command.uid(65534);
+        }
+        let ended = Ended::from_output(command.output().unwrap());
+        set(0o755, &[&folder, place.path(), &table]);
+        ended
+    };
+    let ended = resume(&[]).ended_by(0);
+    assert_eq!(ended.stderr, "nothing is left to run: all of 2 trials have ended\n");
+    assert!(ended.stdout.starts_with("spec: 2 trials, 2 finished\n"), "{ended:?}");
+    assert_eq!(resume(&["-q"]).ended_by(0).stdout, format!("{sweep}\n"));
+    let ended = resume(&["--json"]).ended_by(0);
+    assert!(ended.stdout.contains(r#""statuses":{"finished":2}"#), "{ended:?}");
+    let trial = fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path()).find(|path| path.is_dir());
+    fs::remove_dir_all(trial.unwrap()).unwrap();
+    let refused = format!(
+        "error: cannot write `{sweep}/sweep.toml`: permission denied\n  = hint: make that folder writable; `--runs-dir DIR` names \
+         another for a new run\n"
+    );
+    assert_eq!(resume(&[]).ended_by(2).stderr, refused);
 }

@@ -1,6 +1,7 @@
 //! How long a thread was ready to run while others used the cores.
 
 use std::{
+    cell::RefCell,
     fs::File,
     os::unix::fs::FileExt,
     sync::Arc,
@@ -8,8 +9,8 @@ use std::{
 };
 
 thread_local! {
-    /// The counter of this thread, which several parts of a run read; `None` if the system does not count.
-    static OF_THREAD: Option<Arc<File>> = File::open("/proc/thread-self/schedstat").ok().map(Arc::new);
+    /// The counter of this thread, which several parts of a run read, once it could be opened.
+    static OF_THREAD: RefCell<Option<Arc<File>>> = const { RefCell::new(None) };
 }
 
 /// A reading of the counter may take some microseconds, so one counts as recent for this long.
@@ -31,7 +32,11 @@ pub struct CoreWaits {
 
 impl CoreWaits {
     pub fn of_this_thread() -> Self {
-        Self::in_file(OF_THREAD.with(Clone::clone))
+        let opened = || File::open("/proc/thread-self/schedstat").ok().map(Arc::new);
+        Self::in_file(OF_THREAD.with_borrow_mut(|known| {
+            *known = known.take().or_else(opened);
+            known.clone()
+        }))
     }
 
     fn in_file(file: Option<Arc<File>>) -> Self {

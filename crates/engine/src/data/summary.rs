@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::Dataset;
-use crate::units;
+use crate::{host::escape_line, units};
 
 /// Names that are listed.
 const SHOWN: usize = 20;
@@ -13,7 +13,7 @@ impl Dataset {
     pub fn summary(&self) -> Vec<String> {
         let columns = self.preprocessing["features"].as_array().into_iter().flatten();
         let numbers = columns.filter(|column| column["kind"] == "numeric").filter_map(|c| c["name"].as_str());
-        let numbers: Vec<String> = numbers.map(|name| format!("`{}`", name.escape_debug())).collect();
+        let numbers: Vec<String> = numbers.map(|name| format!("`{}`", escape_line(name))).collect();
         let numbers = (!numbers.is_empty()).then(|| format!("numbers: {}", listed(&numbers)));
         numbers.into_iter().chain(self.class_sizes()).collect()
     }
@@ -31,7 +31,7 @@ impl Dataset {
         }
         let size = |(class, count): (usize, &u64)| {
             let name = names[class].as_str().map_or_else(|| class.to_string(), str::to_owned);
-            format!("`{}` {}", name.escape_debug(), units::count(*count))
+            format!("`{}` {}", escape_line(&name), units::count(*count))
         };
         let sizes: Vec<String> = counts.iter().enumerate().map(size).collect();
         (*names != Value::Null).then(|| format!("rows of each class: {}", listed(&sizes)))

@@ -213,7 +213,7 @@ mod tests {
         assert_eq!(early.lower_bound.cost, late.lower_bound.cost);
         let of = |trial, purpose| {
             let mut all = crate::plan::transfers(trial).into_iter();
-            all.find(|movement| movement.purpose == purpose).map(|movement| movement.bytes)
+            all.find(|movement| movement.purpose == purpose).map(|movement| (movement.count, movement.bytes))
         };
         assert_eq!(of(&early, "launch"), of(&late, "launch"));
         let alone = Machine { ranks: None, ..over_hosts(true) };

@@ -24,6 +24,7 @@ mod read_cost;
 mod run_length;
 mod schedule;
 mod shapes;
+mod stops;
 #[cfg(test)]
 mod testing;
 mod time_account;

@@ -95,6 +95,13 @@ impl RunLength {
         whole.saturating_mul(self.rows).saturating_add(rest)
     }
 
+    /// Chunks of `rows` rows in which the steps of all epochs get their rows.
+    pub fn train_chunks(&self, rows: usize) -> u64 {
+        let (whole, rest) = self.whole_and_rest();
+        let rows = rows.max(1) as u64;
+        whole.saturating_mul(self.rows.div_ceil(rows)).saturating_add(rest.div_ceil(rows))
+    }
+
     /// The most rows that steps take of any epoch.
     pub fn epoch_rows(&self) -> usize {
         let (whole, rest) = self.whole_and_rest();
@@ -117,9 +124,12 @@ mod tests {
     /// 100 rows in batches of 8 are 13 steps.
     #[test]
     fn rows_of_epochs_and_of_parts_of_one_are_counted() {
-        for (steps, counts) in [(39, (3, 300, 100)), (31, (3, 240, 100)), (3, (1, 24, 24))] {
+        for (steps, counts) in
+            [(39, (3, 300, 100, 9)), (31, (3, 240, 100, 7)), (3, (1, 24, 24, 1)), (0, (0, 0, 0, 0))]
+        {
             let length = RunLength::with_steps(8, 100, steps);
-            assert_eq!((length.epochs(), length.train_rows(), length.epoch_rows()), counts);
+            let (epochs, rows, of_epoch) = (length.epochs(), length.train_rows(), length.epoch_rows());
+            assert_eq!((epochs, rows, of_epoch, length.train_chunks(40)), counts);
         }
     }
 }

@@ -65,6 +65,7 @@ impl TrainLoop<'_> {
             account,
             load: None,
             core_wait_share: None,
+            energy_j: None,
             no_model: None,
         }
     }

@@ -18,7 +18,7 @@ pub enum ReportError {
     #[error("`{pattern}` is not a pattern: {message}")]
     Pattern { pattern: String, message: String },
     #[error(
-        "`{0}` holds no run (`spec.toml` with `summary.csv` or `metrics.csv`) and no sweep (`sweep.csv`)"
+        "`{0}` holds no run (`spec.toml` with `summary.csv` or `metrics.csv`) and no sweep (`sweep.toml` with `sweep.csv`)"
     )]
     NoRun(String),
     /// With suggestions of similar names, and the list of all.

@@ -4,7 +4,6 @@ use std::{
     collections::HashSet,
     fs,
     hash::{DefaultHasher, Hash, Hasher},
-    io::Read,
     iter,
     path::{Path, PathBuf},
 };
@@ -12,7 +11,6 @@ use std::{
 use super::ReportError;
 use crate::{
     files::Leaves,
-    host::open_regular,
     record::{LOCK_FILE, runs_dir},
     spec::nearest,
 };
@@ -145,14 +143,9 @@ pub fn is_run(folder: &Path) -> bool {
     has("spec.toml") && (has("summary.csv") || has("metrics.csv"))
 }
 
-/// Whether a folder holds a sweep. Older versions wrote no `sweep.toml`.
+/// Whether a folder holds a sweep.
 pub fn is_sweep(folder: &Path) -> bool {
-    let begin = || {
-        let mut begin = [0; 6];
-        let file = open_regular(&folder.join("sweep.csv"));
-        file.is_ok_and(|(mut file, _)| file.read_exact(&mut begin).is_ok()) && begin == *b"trial,"
-    };
-    folder.join("sweep.csv").is_file() && (folder.join("sweep.toml").is_file() || begin())
+    ["sweep.csv", "sweep.toml"].iter().all(|file| folder.join(file).is_file())
 }
 
 /// The subfolders, by name.

@@ -1,6 +1,8 @@
 //! Lists the runs and sweeps of a folder, one per line.
 
-use std::path::{Path, PathBuf};
+mod table;
+
+use std::path::PathBuf;
 
 use serde_json::json;
 
@@ -10,7 +12,6 @@ use super::{
     configurations::FINISHED,
     filter::Filter,
     find::{self, Found},
-    grid::{self, Column, Columns},
     grouping::{distinct, grouped},
     key::{BEST, Key},
     logged::more_is_better,
@@ -20,7 +21,6 @@ use super::{
     text::status_in_words,
 };
 use crate::{
-    host::escape_line,
     record::has_checkpoints,
     run::{SEEDS, SeedsAndFold, missing_folds},
     units,
@@ -273,98 +273,7 @@ pub fn list(request: &ListRequest<'_>, width: usize) -> Result<String, ReportErr
         let array = serde_json::Value::Array(entries.iter().map(object).collect());
         return Ok(format!("{array:#}\n"));
     }
-    Ok(table(&entries, width))
-}
-
-/// What a list that is too wide for the terminal goes without, in this order: when it began (its folder says that, too), the
-/// metric in the title, the states of single trials, tags, metrics, and the folder that all are in.
-#[derive(Clone, Copy, PartialEq, PartialOrd)]
-enum Without {
-    Nothing,
-    Started,
-    Title,
-    States,
-    Tags,
-    Metrics,
-    Folder,
-}
-
-const NARROWER: [Without; 7] = [
-    Without::Nothing,
-    Without::Started,
-    Without::Title,
-    Without::States,
-    Without::Tags,
-    Without::Metrics,
-    Without::Folder,
-];
-
-/// A line for each, for `width` columns. Below it stands what it goes without; beyond that the terminal wraps it.
-fn table(entries: &[Entry], width: usize) -> String {
-    let mut drawn = NARROWER.iter().map(|without| columns_without(entries, *without));
-    let fits = |(columns, _): &(Vec<Column>, _)| grid::width(columns) <= width;
-    let narrowest = || columns_without(entries, Without::Folder);
-    let (columns, notes) = drawn.find(fits).unwrap_or_else(narrowest);
-    let table = grid::table(&columns, 0, u16::MAX);
-    let caveats = entries.iter().flat_map(|entry| entry.caveats.iter().map(move |words| (words, entry)));
-    let of = |(words, of): (&String, Vec<&Entry>)| match &of[..] {
-        all if all.len() == entries.len() => words.clone(),
-        [first, more @ ..] => format!("{}{}: {words}", first.folder.display(), units::and_more(more.len())),
-        [] => words.clone(),
-    };
-    let mut below: Vec<String> = grouped(caveats).into_iter().map(of).collect();
-    if !notes.is_empty() {
-        below.push(format!("{}; `-v` shows all", notes.join("; ")));
-    }
-    let below: String = below.iter().map(|words| format!(" {}\n", escape_line(words))).collect();
-    if below.is_empty() { table } else { format!("{table}\n{below}") }
-}
-
-/// The columns, and sentences on what is left out.
-fn columns_without(entries: &[Entry], without: Without) -> (Vec<Column>, Vec<String>) {
-    let of = best_of(entries);
-    let metrics = distinct(entries.iter().map(&of).filter(|metric| !metric.is_empty()));
-    let common = metrics.first().filter(|metric| metrics.len() == 1 && *metric != SEVERAL);
-    let folder = common_folder(entries).filter(|_| without >= Without::Folder);
-    let mut notes = Vec::new();
-    let best = match common {
-        Some(metric) if without < Without::Title => format!("best {metric}"),
-        Some(metric) => {
-            notes.push(format!("best is that of {metric}"));
-            "best".to_owned()
-        }
-        None => "best".to_owned(),
-    };
-    let mut columns = Columns::new(entries);
-    columns.words("started", |entry| entry.started().get(..16).unwrap_or_default().replace('T', " "));
-    columns.words("run", |entry| {
-        let own = folder.and_then(|folder| entry.folder.strip_prefix(folder).ok());
-        own.unwrap_or(&entry.folder).display().to_string()
-    });
-    columns.words("status", |entry| {
-        let status = match without >= Without::States {
-            true => entry.status_in_short(),
-            false => entry.status(),
-        };
-        entry.with_kind(status)
-    });
-    columns.numbers(&best, |entry| match (entry.value().map(units::number), entry.folds) {
-        (Some(value), Some([finished, all])) => format!("{value} ({finished} of {all} folds)"),
-        (value, _) => value.unwrap_or_default(),
-    });
-    if common.is_none() {
-        columns.words("of", &of);
-    }
-    columns.words("tags", |entry| entry.tags().join(" "));
-    let mut columns = columns.known();
-    let left_out = [("started", Without::Started), ("tags", Without::Tags), ("of", Without::Metrics)];
-    let is_out = |title: &str| left_out.iter().any(|(own, from)| *own == title && without >= *from);
-    let out: Vec<&str> =
-        columns.iter().map(|column| column.title.as_str()).filter(|title| is_out(title)).collect();
-    notes.extend((!out.is_empty()).then(|| format!("not shown: {}", out.join(", "))));
-    notes.extend(folder.map(|folder| format!("runs are in `{}`", folder.display())));
-    columns.retain(|column| !is_out(&column.title));
-    (columns, notes)
+    Ok(table::table(&entries, width))
 }
 
 /// What the best value of each of these is of; a loss with its kind, if there are several: their values are not comparable.
@@ -380,12 +289,6 @@ fn best_of(entries: &[Entry]) -> impl Fn(&Entry) -> String + use<> {
         (Some(monitor), Some(_)) => monitor.to_owned(),
         (Some(_), None) => String::new(),
     }
-}
-
-fn common_folder(entries: &[Entry]) -> Option<&Path> {
-    let first = entries.first()?.folder.parent()?;
-    let has_all = |folder: &&Path| entries.iter().all(|entry| entry.folder.starts_with(folder));
-    first.ancestors().find(has_all).filter(|folder| !folder.as_os_str().is_empty())
 }
 
 pub(super) fn entries(path: &str) -> Result<Vec<Entry>, ReportError> {

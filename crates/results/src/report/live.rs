@@ -18,6 +18,17 @@ const LONG: u64 = 64 << 20;
 /// Long files by their paths.
 static KNOWN: Mutex<BTreeMap<PathBuf, MetricsFile>> = Mutex::new(BTreeMap::new());
 
+/// Files that a view of a moment remembers: those of the runs at work, which it reads first.
+const MOST_OF_MOMENT: usize = 64;
+
+/// What a view of a moment has read, by path, so that all its lines and curves are of one time.
+static OF_MOMENT: Mutex<Option<BTreeMap<PathBuf, MetricsFile>>> = Mutex::new(None);
+
+/// From now on files are read anew, and each once until the next call.
+pub(super) fn begin_moment() {
+    *lock(&OF_MOMENT) = Some(BTreeMap::new());
+}
+
 /// The curves of a `metrics.csv`; empty if there is no such file, as in lab runs.
 pub(super) fn curves(path: &Path) -> Result<Vec<MetricCurves>, FileError> {
     if path.exists() { Ok(metrics(path)?.into_curves()) } else { Ok(Vec::new()) }
@@ -25,7 +36,15 @@ pub(super) fn curves(path: &Path) -> Result<Vec<MetricCurves>, FileError> {
 
 /// The contents of a `metrics.csv`.
 pub(super) fn metrics(path: &Path) -> Result<MetricsFile, FileError> {
-    metrics_of(path, LONG)
+    let known = lock(&OF_MOMENT).as_ref().and_then(|files| files.get(path).cloned());
+    if let Some(file) = known {
+        return Ok(file);
+    }
+    let file = metrics_of(path, LONG)?;
+    if let Some(files) = lock(&OF_MOMENT).as_mut().filter(|files| files.len() < MOST_OF_MOMENT) {
+        files.insert(path.to_owned(), file.clone());
+    }
+    Ok(file)
 }
 
 fn metrics_of(path: &Path, long: u64) -> Result<MetricsFile, FileError> {
@@ -47,6 +66,26 @@ mod tests {
     use std::{fs::File, io::Write};
 
     use super::*;
+
+    /// No other test of this crate takes a moment.
+    #[test]
+    fn a_file_is_read_once_in_a_moment() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("metrics.csv");
+        let write = |steps: u64| {
+            let rows: String = (1..=steps).map(|step| format!("{step},1,train,8,0.5,0.1\n")).collect();
+            fs::write(&path, format!("step,epoch,split,rows,loss,elapsed_s\n{rows}")).unwrap();
+        };
+        let step = || metrics(&path).unwrap().last.map(|row| row.step);
+        begin_moment();
+        write(3);
+        assert_eq!(step(), Some(3));
+        write(5);
+        assert_eq!(step(), Some(3));
+        begin_moment();
+        assert_eq!(step(), Some(5));
+        *lock(&OF_MOMENT) = None;
+    }
 
     #[test]
     fn a_long_file_that_grows_is_read_on_and_one_that_is_cut_again() {

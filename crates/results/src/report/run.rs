@@ -246,7 +246,7 @@ impl Run {
         self.fact(key)?.parse().ok()
     }
 
-    /// The digest of its data; older versions did not record it.
+    /// The digest of its data; a run of the lab has none.
     pub(super) fn digest(&self) -> Option<&str> {
         self.figure("data_digest").or_else(|| self.fact("data.digest"))
     }

@@ -109,9 +109,8 @@ pub(super) fn work(run: &Run) -> Option<WorkSize<'_>> {
             key == "kind" || (own && key != "matmul.order")
         }
     };
-    // Which file holds the rows says nothing of their size; of older versions, which have no digest, nothing else is known.
-    let has_digest = run.rows_digest().is_some();
-    let is_file = |key: &str, value: &str| has_digest && key.starts_with("data.") && is_path(value);
+    // Which file holds the rows says nothing of their size.
+    let is_file = |key: &str, value: &str| key.starts_with("data.") && is_path(value);
     let leaves = run.spec.as_ref()?.iter().filter(|(key, value)| is_work(key) && !is_file(key, value));
     // What experiments of the lab do depends on their devices: how many, and whether they have a memory of their own.
     let devices = run.figure("devices_used").filter(|_| kind != "train");

@@ -139,10 +139,7 @@ fn doubts(comparison: &Comparison, has_verdict: bool, width: u16) -> String {
 /// `linreg: 4 trials, 3 finished, 1 diverged`.
 fn headline(folder: &Path, runs: &[Run]) -> String {
     let spec = Leaves::read(&folder.join(SWEEP_FILE)).ok().flatten().unwrap_or_default();
-    // A sweep of an older version has no such file.
-    let above = || folder.parent().and_then(Path::file_name).unwrap_or_default().to_string_lossy();
-    let name = spec.get("name").map_or_else(above, Into::into);
-    let name = escape_line(&name);
+    let name = escape_line(spec.get("name").unwrap_or_default());
     let counts = grouped(runs.iter().map(|run| (status_in_words(run), ()))).into_iter();
     let counts: String =
         counts.map(|(status, runs)| format!(", {} {status}", units::count(runs.len() as u64))).collect();

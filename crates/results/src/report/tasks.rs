@@ -86,8 +86,7 @@ impl Tasks {
             let with_spec = runs.iter().enumerate().filter(|(_, run)| run.kind() == "train");
             with_spec.filter_map(|(place, run)| Some((place + 1, run, run.spec.as_ref()?)))
         };
-        // Runs of older versions have no digest: if there is one, data files are identified by their names
-        // instead.
+        // A run that was killed at its start has no digest: if there is one, data files are identified by their names instead.
         let is_known = trainings().all(|(_, run, _)| run.digest().is_some());
         // Most runs are alike in all that a task is made of.
         let differ: Vec<&str> = differences::keys(trainings().map(|(_, _, spec)| spec))

@@ -37,6 +37,7 @@ impl Moment {
     /// Reads the newest run or sweep that `path` names. `is_live` tells whether a process is at work in a
     /// folder.
     pub fn now(path: &str, is_live: impl Fn(&Path) -> bool) -> Result<Self, ReportError> {
+        live::begin_moment();
         let folder = latest(path)?;
         let name = folder.display().to_string();
         let is_over = !is_live(&folder);

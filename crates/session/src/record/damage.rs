@@ -111,7 +111,7 @@ fn damaged_metrics(path: &Path, [train, validation]: [&str; 2]) -> io::Result<Op
     let last = String::from_utf8_lossy(last);
     let cells: Vec<&str> = last.split(',').collect();
     let is_whole = match (validation, train, &cells[..]) {
-        ("", "", _) => true, // nothing was logged, or an older version wrote the summary
+        ("", "", _) => true, // nothing was logged
         ("", train, [_, _, "train", _, loss, ..]) => are_equal(loss, train),
         (validation, _, [_, _, "validation", _, loss, ..]) => are_equal(loss, validation),
         _ => false,

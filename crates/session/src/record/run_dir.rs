@@ -197,7 +197,7 @@ impl RunDir {
     }
 
     /// The number of a sweep's trial: what is recorded in its folder, which may have another name by now. The name tells it of a
-    /// trial that has not recorded it yet, and of older versions.
+    /// trial that has not recorded it yet.
     pub fn trial_number(&self) -> Option<usize> {
         self.recorded_trial().or_else(|| self.number_in_name())
     }

@@ -152,6 +152,7 @@ pub(super) fn outcome() -> Outcome {
         }),
         load: None,
         core_wait_share: None,
+        energy_j: Some(25.5),
         no_model: None,
     }
 }

@@ -26,7 +26,7 @@ struct Row<'a> {
     peak_rss_bytes: Option<u64>,
 }
 
-fn columns<'a>() -> [Column<Row<'a>>; 32] {
+fn columns<'a>() -> [Column<Row<'a>>; 33] {
     [
         ("run", |cells, row| cells.text(row.run)),
         ("name", |cells, row| cells.text(&row.header.name)),
@@ -63,6 +63,7 @@ fn columns<'a>() -> [Column<Row<'a>>; 32] {
         ("data_digest", |cells, row| cells.text(&row.header.data_digest)),
         ("epoch_train_loss", |cells, row| cells.option(row.outcome.epoch_train_loss, Lines::f64)),
         ("peak_planned_bytes", |cells, row| cells.option(row.header.peak_planned_bytes, Lines::u64)),
+        ("energy_j", |cells, row| cells.option(row.outcome.energy_j, Lines::f64)),
         ("reason", |cells, row| cells.text(row.outcome.reason.as_deref().unwrap_or_default())),
     ]
 }
@@ -80,7 +81,7 @@ impl Row<'_> {
 }
 
 /// The columns of `summary.csv`.
-pub fn summary_columns() -> [&'static str; 32] {
+pub fn summary_columns() -> [&'static str; 33] {
     columns().map(|(name, _)| name)
 }
 
@@ -240,7 +241,7 @@ mod tests {
         file.row(&columns(), &row).unwrap();
         file.flush().unwrap();
         insta::assert_snapshot!(std::fs::read_to_string(&path).unwrap(), @r"
-        20270115T080000Z-0123abcd,linreg,finished,1,cpu,false,strong,f32,serial,2,6,1.5,0.1,0.95,0.5,0.4,15.0,400.0,0.005,0.012499999999999999,2,4000,72,1572864,4096,0.05,1,3,0123456789abcdef,1.75,2097152,
+        20270115T080000Z-0123abcd,linreg,finished,1,cpu,false,strong,f32,serial,2,6,1.5,0.1,0.95,0.5,0.4,15.0,400.0,0.005,0.012499999999999999,2,4000,72,1572864,4096,0.05,1,3,0123456789abcdef,1.75,2097152,25.5,
         ");
     }
 
@@ -260,7 +261,7 @@ mod tests {
             seen.push(rows());
         }
         let known =
-            "a,linreg,running,1,cpu,false,strong,f32,serial,,,,,,,,,,,,,,,,,,,,0123456789abcdef,,2097152,";
+            "a,linreg,running,1,cpu,false,strong,f32,serial,,,,,,,,,,,,,,,,,,,,0123456789abcdef,,2097152,,";
         assert_eq!(seen[0], [known]);
         let last = seen.last().unwrap();
         assert!(

@@ -41,6 +41,13 @@ pub struct Findings {
     pub energy_j: BTreeMap<String, f64>,
 }
 
+impl Findings {
+    /// The energy of all `gpus` together in joules, if it is known of each.
+    pub fn energy_of(&self, gpus: usize) -> Option<f64> {
+        (gpus > 0 && self.energy_j.len() == gpus).then(|| self.energy_j.values().sum())
+    }
+}
+
 /// The sampling thread.
 pub struct SystemSampler {
     /// Dropping it ends the thread at once, even in the middle of an interval.

@@ -31,6 +31,8 @@ pub struct Recording {
     sampler: Option<SystemSampler>,
     begun: Instant,
     waits: CoreWaits,
+    /// The number of its GPUs.
+    gpus: usize,
     /// How long it must run for the samples of its GPU to tell of it, and whether other trials may run on it.
     sampled: (Duration, bool),
 }
@@ -87,7 +89,8 @@ impl Recording {
         let sampler = facts.system.map(|every| sampler(&devices.gpus, every, folder, ages));
         let sampler = sampler.transpose()?.flatten();
         let (begun, waits) = (Instant::now(), CoreWaits::of_this_thread());
-        Ok(Self { environment, recorder, sampler, begun, waits, sampled: (10 * ages[0], is_shared) })
+        let (gpus, sampled) = (devices.gpus.len(), (10 * ages[0], is_shared));
+        Ok(Self { environment, recorder, sampler, begun, waits, gpus, sampled })
     }
 
     pub fn sender(&self) -> EventSender {
@@ -129,6 +132,8 @@ impl Recording {
                 (outcome.status, outcome.reason) = (Status::Failed, fault);
             }
             (outcome.load, outcome.core_wait_share) = (load, core_wait_share);
+            let energy_j = findings.as_ref().ok().filter(|_| outcome.earlier_s == 0.0);
+            outcome.energy_j = energy_j.and_then(|findings| findings.energy_of(self.gpus));
             let _ = sender.send(Event::Finished(Box::new(outcome.clone())));
         }
         let recorded = self.recorder.finish();

@@ -36,6 +36,7 @@ pub(super) fn open<P: Planned>(
         Resume::Sweep(folder) => Some(folder.clone()),
         Resume::Auto => newest(session, &prepared[..experiment.known], (name, &tail)),
     };
+    let is_found = resumed.is_some();
     let folder = match resumed {
         Some(folder) => folder,
         None => {
@@ -59,7 +60,12 @@ pub(super) fn open<P: Planned>(
         waiting.report(|| "another process, which lets none join yet".to_owned());
         session.process.stop.signal().is_some()
     };
-    let Some(claims) = Claims::new(folder.path(), is_shared, is_cut).map_err(unrecorded)? else {
+    // If an earlier sweep cannot go on, nothing was started.
+    let not_joined = |e| {
+        let exit = unrecorded(e);
+        if is_found { Exit::Refused } else { exit }
+    };
+    let Some(claims) = Claims::new(folder.path(), is_shared, is_cut).map_err(not_joined)? else {
         if is_cut() {
             return Err(session.signal());
         }

@@ -2,6 +2,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    fs::OpenOptions,
     sync::{Arc, Mutex, OnceLock, RwLock},
 };
 
@@ -23,13 +24,16 @@ use super::{
 };
 use crate::{
     plan::Machine,
-    record::{Claims, LineMode, RunDir, SweepLine, SweepTable, TrialEnd, Verbosity},
+    record::{Claims, LineMode, RunDir, SWEEP_FILE, SweepLine, SweepTable, TrialEnd, Verbosity},
     spec::{Experiment, Monitor, short_keys},
     units,
 };
 
 /// Runs the trials of a sweep that are not done.
 pub fn run_sweep<P: Planned>(session: &Session<'_, P>, prepared: &[Prepared<P>], machine: &Machine) -> Ended {
+    if let Some(ended) = as_it_is(session, prepared, machine) {
+        return ended;
+    }
     let run = |sweep: Sweep<'_, '_, P>| {
         if session.process.json {
             print_json(&format!("{}\n", started(&sweep)));
@@ -38,6 +42,27 @@ pub fn run_sweep<P: Planned>(session: &Session<'_, P>, prepared: &[Prepared<P>],
     };
     let ended = begin(session, prepared, machine, |_, _| Ok(())).and_then(run);
     ended.unwrap_or_else(Ended::from)
+}
+
+/// A resumed sweep of which nothing is left, in a folder that cannot be written: there is nothing to write.
+fn as_it_is<P: Planned>(
+    session: &Session<'_, P>,
+    prepared: &[Prepared<P>],
+    machine: &Machine,
+) -> Option<Ended> {
+    let Resume::Sweep(folder) = &session.process.resume else { return None };
+    let is_writable = || OpenOptions::new().write(true).open(folder.file(SWEEP_FILE)).is_ok();
+    if session.process.extension.is_some() || is_writable() {
+        return None;
+    }
+    trials_left(session, prepared, machine, Some(folder)).ok().filter(|left| *left == 0)?;
+    report_left(session.process.verbosity, 0, prepared.len());
+    let (mut statuses, rows) = (BTreeMap::new(), sweep_folder::rows(folder));
+    let ends = sweep_folder::ends(&rows, true, &folder.trials(), prepared.len());
+    ends.iter().for_each(|end| {
+        *statuses.entry(end.as_ref().map_or(TrialEnd::SAME_AS, TrialEnd::status)).or_default() += 1;
+    });
+    Some(Ended { folder: Some(folder.path().to_owned()), statuses, ..Ended::from(Exit::Done) })
 }
 
 /// The event of a sweep's start.
