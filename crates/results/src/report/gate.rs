@@ -100,12 +100,12 @@ impl Condition {
             return Ok(());
         }
         let message = format!(
-            "the median of {} has no interval where each seed draws its validation rows from the same table",
+            "the median of {} has no interval over runs that validate on other rows of the same table",
             self.metric.name
         );
         Err(ReportError::query(
             message,
-            Some("take `mean`, whose interval allows for the rows that seeds share"),
+            Some("take `mean`, whose interval allows for the training rows that they share"),
         ))
     }
 
@@ -194,15 +194,11 @@ impl Condition {
         let Pair { own, base, .. } = pair;
         let are_equal = self.are_equal(pair);
         let counts = [own, base].map(|setting| setting.samples.len());
-        let count = if self.is_relative { counts[0].min(counts[1]) } else { counts[0] };
         // The range of folds is that of their differences, whatever the statistic.
         if self.statistic == Statistic::Mean || own.is_in_order() || base.is_in_order() {
             let mean = match self.is_relative {
                 true => own.minus(base, self.factor),
-                false => {
-                    let above: Vec<f64> = values(own).iter().map(|value| value - self.factor).collect();
-                    MeanDifference::from_values(&above, own.dependence)
-                }
+                false => MeanDifference::from_bound(&own.samples, self.factor, own.dependence),
             };
             let over = match mean.pairs > 0 && counts.iter().any(|count| *count > mean.pairs) {
                 true => Some(format!(" over {} of both", units::counted(mean.pairs as u64, own.each))),
@@ -214,7 +210,7 @@ impl Condition {
                 interval,
                 over,
                 is_constant: are_equal || (interval.is_none() && mean.p.is_some()),
-                decided_by: mean.decided_by(count, alpha),
+                decided_by: mean.decided_by(alpha),
             };
         }
         let (value, interval, over) = if self.is_relative {
@@ -225,6 +221,7 @@ impl Condition {
             let interval = median(&own.samples, alpha).map(|ends| ends.map(|end| end - self.factor));
             (self.statistic_of(own) - self.factor, interval, None)
         };
+        let count = if self.is_relative { counts[0].min(counts[1]) } else { counts[0] };
         let half = interval.map(|[low, high]| if value > 0.0 { value - low } else { high - value });
         // Ends at ranks approach the median as the error of a mean does.
         let runs = half.map(|half| ((half / value).powi(2) * count as f64).ceil().max(count as f64 + 1.0));
@@ -334,7 +331,7 @@ pub fn gate(
     }
     judged.extend(verdict.judge_lost(&matched, [own, base.unwrap_or(own)], base.is_some()));
     let mut notes = matched.left_out_in_words(&condition.metric, own, base);
-    notes.extend(matched.caveats(&condition.metric, own, base.unwrap_or(own)));
+    notes.extend(matched.caveats(&condition.metric, [own, base.unwrap_or(own)], ["runs", "baseline"]));
     verdict.text.extend(notes.iter().map(|words| format!("  {words}\n")));
     let covered = if count > 1 && has_intervals {
         let each = units::percent(1.0 - alpha);
