@@ -183,7 +183,7 @@ struct Moments {
 }
 
 impl Moments {
-    /// Of the values of samples, and of those of all their folds.
+    /// `values` are those of samples, `folds` makes those of all their folds.
     fn new(values: &[f64], folds: impl FnOnce() -> Vec<f64>, dependence: Dependence) -> Self {
         let end = |end: fn(f64, f64) -> f64| values.iter().copied().reduce(end);
         let range = end(f64::min).zip(end(f64::max)).map(|(low, high)| [low, high]);
