@@ -119,7 +119,10 @@ fn a_seed_without_some_of_its_folds_is_no_match_for_a_whole_one() {
     }
     let folder = sweep.0.display().to_string();
     let compared = place.runner(&["compare", &folder]).stdout;
-    assert!(compared.starts_with("best: #0 lr 0.1, validation loss 0.6250, n 2;"), "{compared}");
+    assert!(
+        compared.starts_with("best: #0 lr 0.1, validation loss 0.6250 [0.0000, 2.1657], n 2;"),
+        "{compared}"
+    );
     let worse = "not distinguishable from #4 (paired difference +0.1250, p 0.50), but of #4 2 of 4 runs diverged (#5, 7)";
     let behind = "\n  without some of their folds, ranked last: #4\n";
     assert!(compared.contains(worse) && compared.contains(behind), "{compared}");

@@ -275,7 +275,7 @@ fn a_fold_that_is_missing_is_noticed() {
     assert_eq!(one.stderr, "");
 }
 
-/// Five folds of each of two seeds count as two values, because folds share their rows.
+/// Five folds of each of two seeds are two samples.
 #[test]
 fn folds_of_several_seeds_are_averaged() {
     let place = sandbox();

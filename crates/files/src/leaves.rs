@@ -290,18 +290,18 @@ fn plain_value(text: &str) -> Option<String> {
     }
 }
 
-/// Rewrites a `data.split` that is equivalent to a source's `validation_fraction` as that key, so that both
-/// count as the same task.
+/// Removes what a `data.split` has if nobody wrote it, since a spec without that table lacks it, and rewrites one that is equivalent
+/// to a source's `validation_fraction` as that key, so that both count as the same task.
 fn with_plain_split(spec: &mut BTreeMap<String, String>) {
-    const SHUFFLE: &str = "data.split.shuffle";
-    const SPLIT: [&str; 3] = ["data.split.test", "data.split.stratify", "data.split.validation"];
-    // As `validation_fraction` draws its rows.
-    if spec.get(SHUFFLE).is_some_and(|own| own == "true") {
-        spec.remove(SHUFFLE);
+    const DEFAULTS: [(&str, &str); 3] =
+        [("data.split.shuffle", "true"), ("data.split.stratify", "false"), ("data.split.test", "0.0")];
+    for (key, default) in DEFAULTS {
+        if spec.get(key).is_some_and(|own| own == default) {
+            spec.remove(key);
+        }
     }
-    let is = |key: &str, value: &str| spec.get(key).is_none_or(|own| own == value);
-    if !spec.contains_key(SHUFFLE) && is(SPLIT[0], "0.0") && is(SPLIT[1], "false") {
-        let [_, _, validation] = SPLIT.map(|key| spec.remove(key));
+    if !DEFAULTS.iter().any(|(key, _)| spec.contains_key(*key)) {
+        let validation = spec.remove("data.split.validation");
         let source = ["csv", "idx", "npy", "parquet"].into_iter().find(|source| {
             let prefix = format!("data.{source}.");
             spec.range(prefix.clone()..).next().is_some_and(|(key, _)| key.starts_with(&prefix))

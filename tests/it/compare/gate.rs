@@ -87,8 +87,8 @@ fn the_median_of_drawn_splits_is_refused() {
         runs.write(&format!("a/S/{trial:03}/environment.toml"), &format!("{ROWS}\"{trial}\"\n"));
     }
     let ended = gate(&runs, "a", None, "median(validation.loss) > 0.1");
-    let words = "error: the median of validation loss has no interval where seeds draw their validation rows from the same \
-                 table\n  = hint: take `mean`, whose interval allows for the rows that they share\n";
+    let words = "error: the median of validation loss has no interval over runs that validate on other rows of the same \
+                 table\n  = hint: take `mean`, whose interval allows for the training rows that they share\n";
     assert_eq!((ended.code, &*ended.stderr), (Some(2), words));
     assert_eq!(gate(&runs, "a", None, "mean(validation.loss) > 0.1").code, Some(1));
     // Nor does it know whether they do.
@@ -99,9 +99,9 @@ fn the_median_of_drawn_splits_is_refused() {
     assert_eq!((ended.code, &*ended.stderr), (Some(2), words));
 }
 
-/// Each seed divides the rows into folds of its own, and validates on all of them.
+/// `data.split.seed` divides the rows into the same folds for all seeds.
 #[test]
-fn seeds_with_all_folds_validate_on_the_same_rows() {
+fn seeds_with_the_same_folds_validate_on_the_same_rows() {
     let runs = Runs::new();
     learned(
         &runs,
@@ -112,13 +112,14 @@ fn seeds_with_all_folds_validate_on_the_same_rows() {
         // Two folds of two seeds.
         let [seed, fold] = [trial / 4, trial / 2 % 2];
         let spec = spec.replace(&format!("seed = {}", trial / 2), &format!("seed = {seed}"));
-        format!("{spec}[data]\nfolds = 2\nfold = {fold}\n")
+        format!("{spec}[data]\nfolds = 2\nfold = {fold}\nsplit = {{ seed = 7 }}\n")
     });
     for trial in 0..8 {
         let halves = ROWS.replace("80", "50").replace("20", "50");
-        runs.write(&format!("a/S/{trial:03}/environment.toml"), &format!("{halves}\"{}\"\n", trial / 2));
+        runs.write(&format!("a/S/{trial:03}/environment.toml"), &format!("{halves}\"{}\"\n", trial / 2 % 2));
     }
-    let words = "\n  seeds validate on the same rows: intervals and p are of what seeds draw; other rows may rank otherwise\n";
+    let words = "\n  seeds validate on the same rows: intervals and p are of what seeds draw; other rows may rank otherwise \
+                 (`data.split.seed=0..5` divides them otherwise)\n";
     let text = runs.answer(&["a"], 120);
     assert!(text.contains(words), "{text}");
     let ended = gate(&runs, "a", None, "mean(validation.loss) > 0.1");

@@ -216,4 +216,9 @@ fn a_default_that_is_written_out_is_no_other_task() {
     }
     let apart = |inner: &[&str]| runs.read(inner).comparability(None).contains("2 tasks");
     assert_eq!([apart(&["a", "b", "c"]), apart(&["a", "d"])], [false, true]);
+    let words = runs.read(&["a", "d"]).comparability(None);
+    assert!(
+        words.contains(": data.csv.validation_fraction, data.split.test, data.split.validation differ ("),
+        "{words}"
+    );
 }

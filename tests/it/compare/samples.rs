@@ -78,7 +78,7 @@ fn seeds_of_one_split_are_one_sample() {
     let notes = "  means and paired differences over n splits [95 %, Student]; p by Holm, 1 pair\n  \
                  Student's intervals assume normally distributed values\n  \
                  seeds of the same validation rows count as one split, by their mean\n  \
-                 splits draw other validation rows from the same data: intervals and p allow for the training rows that they share \
+                 splits have other validation rows of the same data: intervals and p allow for the training rows that they share \
                  (Nadeau and Bengio, 2003)\n";
     assert!(text.starts_with(first) && text.contains(notes), "{text}");
     // A lost seed: the difference is of the seeds that both have of that split, here of the same mean.
@@ -102,38 +102,112 @@ fn seeds_of_one_split_are_one_sample() {
     assert!(two.contains("\n  differences of means, paired by split [95 %, Student]; p by Holm\n"), "{two}");
 }
 
-/// Folds of five by each of five seeds.
-fn of_folds(folds: std::ops::Range<usize>, is_worse: bool) -> Vec<Cell> {
+/// Folds of five by each seed.
+fn of_folds(seeds: usize, folds: std::ops::Range<usize>, is_worse: bool) -> Vec<Cell> {
     let value = |seed: usize, fold: usize| {
         let own = 0.30 + 0.02 * fold as f64 + 0.01 * ((seed * 7 + fold * 3) % 5) as f64;
         own + if is_worse { 0.02 + 0.005 * ((seed * 2 + fold) % 3) as f64 } else { 0.0 }
     };
-    let cells = (0..5).flat_map(|seed| folds.clone().map(move |fold| (seed, fold)));
+    let cells = (0..seeds).flat_map(|seed| folds.clone().map(move |fold| (seed, fold)));
     cells.map(|(seed, fold)| (seed, None, Some(fold), value(seed, fold))).collect()
 }
 
-/// Four of five folds by each of five seeds validate on 80 of 100 rows: the variance times 1/5 + 80/20, by numpy and scipy as above.
+/// Folds of one seed or several have the interval of a corrected repeated cross-validation (Bouckaert and Frank, 2004). By numpy 2 and
+/// scipy 1.17: v of the m values of all folds (of differences), `se = sqrt(v.var(ddof=1) * (1/m + 20/80))`,
+/// `v.mean() -+ t.ppf(0.975, m - 1) * se`, `2 * t.sf(v.mean() / se, m - 1)`.
 #[test]
-fn the_folds_of_a_seed_count_with_all_their_rows() {
+fn folds_allow_for_the_training_rows_that_they_share() {
     let runs = Runs::new();
-    sweep_of(&runs, "a", &[("0.1", of_folds(0..4, false)), ("0.01", of_folds(0..4, true))]);
-    let expected = [
-        (0, "low", 0.32750822401231156),
-        (0, "high", 0.3724917759876884),
-        (1, "low", 0.3503614938663801),
-        (1, "difference_low", 0.017887475925662345),
-        (1, "difference_high", 0.0321125240743377),
-        (1, "p_value", 0.0006176248281681093),
-    ];
-    assert_shown(&runs, "a", &expected);
-    let text = runs.answer(&["a"], 120);
-    assert!(text.contains("\n  seeds draw other validation rows from the same data: "), "{text}");
-    assert!(!text.contains("the true intervals are wider"), "{text}");
+    let of = |name: &str, seeds: usize, folds: std::ops::Range<usize>, expected: [f64; 6]| {
+        let [own, other] = [false, true].map(|is_worse| of_folds(seeds, folds.clone(), is_worse));
+        sweep_of(&runs, name, &[("0.1", own), ("0.01", other)]);
+        let figures = [
+            (0, "low"),
+            (0, "high"),
+            (1, "low"),
+            (1, "difference_low"),
+            (1, "difference_high"),
+            (1, "p_value"),
+        ];
+        let expected: Vec<_> = figures
+            .into_iter()
+            .zip(expected)
+            .map(|((setting, figure), value)| (setting, figure, value))
+            .collect();
+        assert_shown(&runs, name, &expected);
+        runs.answer(&[name], 120)
+    };
+    let one = of(
+        "one",
+        1,
+        0..5,
+        [
+            0.2820862024737324,
+            0.4379137975262676,
+            0.30514578180646673,
+            0.016208620247373257,
+            0.03179137975262679,
+            0.0010261831839933275,
+        ],
+    );
+    let first = "best: #0 lr 0.1, validation loss 0.36 [0.28, 0.44], n 5;\n  better than all others, of which #5 is next (paired \
+                 difference 0.024 [0.016, 0.032], p 0.001)\n  RUNS/one";
+    assert!(one.starts_with(first), "{one}");
+    let note = "\n  folds have other validation rows of the same data: intervals and p allow for the training rows that they share \
+                (Nadeau and Bengio, 2003)\n";
+    assert!(one.contains(note), "{one}");
+    // A fold that all seeds lost changes no more than their number.
+    let whole = of(
+        "whole",
+        5,
+        0..5,
+        [
+            0.3241283188370198,
+            0.39587168116298016,
+            0.34834194607264046,
+            0.020128410702938873,
+            0.029471589297061174,
+            8.01854752568911e-11,
+        ],
+    );
+    let some = of(
+        "some",
+        5,
+        0..4,
+        [
+            0.31888125568441733,
+            0.3811187443155826,
+            0.3425217239872736,
+            0.02007969450191708,
+            0.029920305498082965,
+            1.9359316606514687e-09,
+        ],
+    );
+    for text in [whole, some] {
+        assert!(
+            text.contains(&note.replace("folds have", "seeds have")) && text.contains(", n 5;"),
+            "{text}"
+        );
+        assert!(!text.contains("the same rows"), "{text}");
+    }
+    // The gate, two sweeps and the list have the same interval.
+    let [name, other] = ["one", "other"].map(|name| runs.named(name));
+    sweep_of(&runs, "other", &[("0.1", of_folds(1, 0..5, true))]);
+    sweep_of(&runs, "base", &[("0.1", of_folds(1, 0..5, false))]);
+    let base = runs.named("base");
+    let place = Sandbox::new("");
+    let two = place.runner(&["compare", &base, &other]).stdout;
+    assert!(two.contains(" 0.024 [0.016, 0.032] ") && two.contains(note), "{two}");
+    let condition = ["--baseline", &base, "--fail-if", "mean(validation.loss) > baseline"];
+    let ended = place.runner(&[&["compare", &other], &condition[..]].concat());
+    assert!(ended.stdout.contains("; difference 0.024 [0.016, 0.032]: fails\n"), "{ended:?}");
+    let listed = place.runner(&["show", &name]).stdout;
+    assert!(listed.contains("validation loss 0.36 [0.28, 0.44], n 5"), "{listed}");
 }
 
 /// The setting of lr 0.1 has a hard fold that the other lost, so that its mean is the higher one, and on each of the nine runs that both
-/// have it is the better one. The difference is of these: by numpy and scipy as above, of the three seeds' mean differences over folds
-/// 0 to 2, with 1/3 + 60/40; the interval of lr 0.1 has 1/3 + 80/20.
+/// have it is the better one. The difference is of these: by numpy and scipy as above, of the nine differences, with 1/9 + 20/80; the
+/// interval of lr 0.1 has 1/12 + 20/80.
 #[test]
 fn the_runs_that_both_have_decide() {
     const WHOLE: [[f64; 4]; 3] =
@@ -149,13 +223,13 @@ fn the_runs_that_both_have_decide() {
     sweep_of(&runs, "both", &[("0.1", whole.clone()), ("0.01", some.clone())]);
     let expected = [
         (0, "value", 0.40166666666666667),
-        (0, "low", 0.3168930028666748),
+        (0, "low", 0.22694087781779107),
         (1, "value", 0.34833333333333333),
-        (1, "low", 0.3074141230967981),
+        (1, "low", 0.31845955138293847),
         (1, "difference", 0.021666666666666667),
-        (1, "difference_low", 0.003868494603925833),
-        (1, "difference_high", 0.0394648387294075),
-        (1, "p_value", 0.03457065121920223),
+        (1, "difference_low", 0.012929933457206388),
+        (1, "difference_high", 0.030403399876126946),
+        (1, "p_value", 0.00044465928501941),
     ];
     assert_shown(&runs, "both", &expected);
     // The gate, and two sweeps.
@@ -164,10 +238,10 @@ fn the_runs_that_both_have_decide() {
     let paths = ["a", "b"].map(|name| runs.named(name));
     let place = Sandbox::new("");
     let two = place.runner(&["compare", &paths[0], &paths[1]]).stdout;
-    assert!(two.contains(" 3, 3 shared ") && two.contains(" 0.022 [0.004, 0.039] "), "{two}");
+    assert!(two.contains(" 3, 3 shared ") && two.contains(" 0.022 [0.013, 0.030] "), "{two}");
     let condition = ["--baseline", &paths[0], "--fail-if", "mean(validation.loss) > baseline"];
     let ended = place.runner(&[&["compare", &paths[1]], &condition[..]].concat());
-    let line = "; difference over the runs of both 0.022 [0.004, 0.039]: fails\n";
+    let line = "; difference over the runs of both 0.022 [0.013, 0.030]: fails\n";
     assert!(ended.code == Some(1) && ended.stdout.contains(line), "{ended:?}");
     // A single run that both have.
     sweep_of(&runs, "one", &[("0.1", whole), ("0.01", some[1..2].to_vec())]);

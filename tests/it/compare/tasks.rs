@@ -67,6 +67,22 @@ fn runs_over_other_data_are_said_to_be_so_at_once() {
     assert_eq!(curves.lines().nth(1), Some("  3  not compared: it learns another task"));
 }
 
+/// A key of a source that only some runs have says no more than that their data differ.
+#[test]
+fn keys_of_one_source_are_no_differences_of_tasks() {
+    let runs = Runs::new();
+    let sources =
+        [("a", "d1", "csv = { target = \"y\", header = true }"), ("b", "d2", "idx = { classes = 3 }")];
+    for (name, digest, source) in sources {
+        let facts = Facts { digest, ..FACTS };
+        runs.run(&format!("linreg/{name}"), &facts);
+        runs.write(&format!("linreg/{name}/spec.toml"), &format!("{}[data]\n{source}\n", facts.spec()));
+    }
+    let table = runs.table(&["linreg"], 160);
+    let words = "2 runs of 2 tasks, whose losses are not comparable: the data differ (run 1; run 2); ";
+    assert!(table.starts_with(words), "{table}");
+}
+
 /// Samples of large files may be equal where the rows are not: only files with one path are of one setting.
 #[test]
 fn files_known_by_samples_are_told_apart_by_their_paths() {

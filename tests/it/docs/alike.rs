@@ -10,8 +10,12 @@ const DEPENDS: [&str; 7] =
 /// The first line that differs too much, or `None`.
 pub fn difference(shown: &[String], printed: &[String]) -> Option<String> {
     let depends = |line: &&String| DEPENDS.iter().any(|head| line.trim_start().starts_with(head));
-    let [shown, printed] =
-        [shown, printed].map(|lines| lines.iter().filter(|l| !depends(l)).collect::<Vec<_>>());
+    let [shown, printed] = [shown, printed].map(|lines| {
+        let mut lines: Vec<&String> = lines.iter().filter(|line| !depends(line)).collect();
+        // An empty line follows such lines.
+        lines.dedup_by(|line, above| line.is_empty() && above.is_empty());
+        lines
+    });
     let line =
         |lines: &[&String], i: usize| lines.get(i).map_or("(nothing)", |line| line.as_str()).to_owned();
     (0..shown.len().max(printed.len()))

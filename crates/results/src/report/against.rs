@@ -15,7 +15,7 @@ use super::{
     key::short,
     matched::{Matched, Pair},
     metric::Metric,
-    notes::{IN_ORDER, last_epoch},
+    notes::{IN_ORDER, last_epoch, shared_training},
     order::{Direction, Question},
     ranking::{Candidate, Ranking},
     student::holm,
@@ -79,7 +79,7 @@ impl<'a> Against<'a> {
         let p = matched.pairs.iter().map(|pair| tested(pair).and_then(|_| corrected.next()));
         let p = p.collect();
         let warnings = task.chain(judged_apart).collect();
-        let caveats = matched.caveats(&metric, own, base);
+        let caveats = matched.caveats(&metric, [own, base], ["second", "first"]);
         let mut against =
             Self { p, shown: Vec::new(), are_tasks, warnings, caveats, apart, matched, metric, base, own };
         against.shown = against.order(question)?;
@@ -174,6 +174,8 @@ impl<'a> Against<'a> {
                 format!("  differences of means, {how} [95 %, Student]{p}\n")
             }
         };
+        let settings = pairs.iter().flat_map(|pair| [&pair.own, &pair.base]);
+        text.extend(shared_training(settings).map(|words| format!("  {words}\n")));
         text += &last_epoch(&self.metric);
         section(&mut text, "differences of spec", self.apart.spec.clone());
         text

@@ -147,7 +147,6 @@ impl Comparison {
             let next = format!("of which {} is next{}", self.numbered(&next.places), apart(next));
             words.push(match each {
                 _ if is_in_order => format!("better on every fold than all others, {next}"),
-                "fold" => format!("better on these folds than all others, {next}"),
                 _ => format!("better than all others, {next}"),
             });
         }
@@ -160,8 +159,9 @@ impl Comparison {
         let is_repeated = |setting: &Candidate| {
             setting.places.iter().filter(|&&place| self.runs[place].repeat().is_some()).count() > 1
         };
+        let are_seeds = || ranking.keys.iter().any(|key| !varies_setting(key));
         let way_out = match ranking.settings.iter().any(is_repeated) {
-            _ if self.takes_no_repeats(&ranking.settings[0]) => String::new(),
+            _ if are_seeds() || self.takes_no_repeats(&ranking.settings[0]) => String::new(),
             true => " (`sweep.repeat_seeds=true` can)".to_owned(),
             false => {
                 let more = self.seeds_left(ranking).unwrap_or_else(|| "sweep.repeats=5".to_owned());

@@ -28,10 +28,6 @@ pub(super) const OTHER_ROWS: &str = "tasks, whose metrics are not comparable: th
 const UNKNOWN_ROWS: &str =
     "runs do not record which rows validate (environment.toml): no interval or p-value is known to hold";
 
-/// What the intervals of folds of one seed leave out.
-const OF_FOLDS: &str =
-    "folds share rows of training: the true intervals are wider, and p is larger (Nadeau and Bengio, 2003)";
-
 /// Columns of what the rows that trained a model say of it.
 const FIT: [&str; 3] = ["epoch_train_loss", "final_train_loss", "final_train_accuracy"];
 
@@ -139,10 +135,7 @@ pub(super) fn caveats<'a>(
     let same = several().find(|(_, setting)| setting.dependence == Dependence::SameRows);
     let same = same.map(|(of, setting)| same_rows(&of.runs[setting.places[0]]));
     let is_unknown = several().any(|(_, setting)| setting.lacks_rows());
-    let is_of_folds = several().any(|(_, own)| own.each == "fold" && own.dependence.has_interval());
-    let others = [(is_unknown, UNKNOWN_ROWS), (is_of_folds, OF_FOLDS)];
-    let others = others.into_iter().filter(|(is_so, _)| *is_so).map(|(_, words)| words.to_owned());
-    same.into_iter().chain(others).collect()
+    same.into_iter().chain(is_unknown.then(|| UNKNOWN_ROWS.to_owned())).collect()
 }
 
 /// That the seeds of a setting, of which this is a run, validate on the same rows.
@@ -159,9 +152,9 @@ fn same_rows(run: &Run) -> String {
         // `data.split.seed` would draw other test rows, too.
         (true, true) if run.has_test_rows() => "",
         (true, false) if run.has_test_rows() => " (`data.folds` takes all in turn)",
-        // Each seed has folds of its own.
-        (true, true) if run.axis("data.split.seed").is_none() => "",
-        (true, true) => " (`data.split.seed` divides them otherwise)",
+        // The seeds are those of weights or of the order of rows.
+        (true, true) if run.axis("data.split.seed").is_none() => " (`seed=0..5` divides them otherwise)",
+        (true, true) => " (`data.split.seed=0..5` divides them otherwise)",
         (true, false) => " (`data.split.seed=0..5` draws others, `data.folds` takes all in turn)",
     };
     format!(

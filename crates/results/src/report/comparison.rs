@@ -26,17 +26,9 @@ use crate::{
         Leaves,
         curve::{self, Against, CurveDifference},
     },
+    run::{POLICY, concerns_learning},
     units,
 };
-
-/// Axes that do not change what is learned, except for the last bits.
-const OTHERWISE: [&str; 3] = ["devices.", "logging.", "data.placement"];
-
-/// The axis of logging policies.
-pub(super) const POLICY: &str = "logging.policy";
-
-/// Axes with those prefixes that do change it.
-const LEARNS: [&str; 2] = ["devices.precision", "devices.lr_scaling"];
 
 /// The task of each run, in the order of runs, and the keys in which the runs of each task differ.
 pub(super) type AxesByTask = (Vec<Option<usize>>, HashMap<Option<usize>, Vec<String>>);
@@ -240,11 +232,6 @@ impl Comparison {
 /// The task of each run, whatever it minimizes.
 fn tasks_of_rows(runs: &[Run]) -> Vec<Option<usize>> {
     Tasks::of_rows(runs).by_run(runs.len())
-}
-
-/// Whether an axis changes what is learned.
-pub(super) fn concerns_learning(key: &str) -> bool {
-    LEARNS.contains(&key) || (key != REPEAT && !OTHERWISE.iter().any(|other| key.starts_with(other)))
 }
 
 /// Whether a trial was never started.

@@ -1,10 +1,10 @@
 //! What the samples of a setting have in common: that decides which intervals hold.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use super::{
     grouping::grouped,
-    judging_rows::{FoldRows, JudgingRows, RowsId},
+    judging_rows::{JudgingRows, Rows},
     metric::Metric,
     run::{FOLD, Run, mean},
 };
@@ -14,11 +14,11 @@ use crate::run::{Sample, SampleUnit, SeedsAndFold, sample_unit};
 #[derive(Clone, Copy, Debug, PartialEq, PartialOrd)]
 pub(super) enum Dependence {
     Independent,
-    /// All seeds validate on the same rows, at once or in folds. Their values vary as far as what seeds draw makes them; other rows are another matter.
+    /// All seeds validate on the same rows, at once or in folds that are the same for all of them. Their values vary as far as what
+    /// seeds draw makes them; other rows are another matter.
     SameRows,
-    /// Each is of another random part of the same rows: the number of rows that a sample validates on, in all of its folds together,
-    /// over that of the others, the mean over the samples. With few groups of unequal size that differs from split to split, and is
-    /// far from the fractions of the spec.
+    /// Each split or fold validates on another random part of the same rows: the number of these over that of the rows that train,
+    /// the mean over all. With few groups of unequal size that differs from split to split, and is far from the fractions of the spec.
     Redrawn(f64),
     /// Which rows some of the runs validate on is not recorded, so that no interval is known to hold.
     Unknown,
@@ -33,7 +33,7 @@ impl Dependence {
         if self < other { other } else { self }
     }
 
-    /// What is added to 1/n, n the number of samples, in the squared error of their mean, in variances of a sample.
+    /// What is added to 1/n, n the number of splits or folds, in the squared error of their mean, in variances of one of them.
     pub(super) fn shared(self) -> f64 {
         if let Self::Redrawn(share) = self { share } else { 0.0 }
     }
@@ -59,40 +59,47 @@ impl Dependence {
         match each {
             "run" => Self::Independent,
             "fold" if !folds.is_empty() => Self::InOrder,
-            // They have a part of their training rows in common, for which no formula allows.
-            "fold" if !rows.are_lacking => Self::Independent,
-            "fold" => Self::Unknown,
             // Seeds are of other times.
-            _ if !are_of_one(&folds) => Self::InOrder,
+            "seed" | "split" if !are_of_one(&folds) => Self::InOrder,
             _ => {
-                Self::from_rows(rows, &samples.iter().map(|own| own.of.iter().collect()).collect::<Vec<_>>())
+                let of_samples = samples.iter().map(|own| own.of.iter().collect());
+                Self::from_rows(each, rows, &of_samples.collect::<Vec<_>>())
             }
         }
     }
 
-    /// What samples of these seeds and folds have in common.
-    pub(super) fn from_rows(rows: &JudgingRows, samples: &[Vec<&SeedsAndFold>]) -> Self {
+    /// What samples of these seeds and folds have in common; `each` says what a sample is.
+    pub(super) fn from_rows(each: &str, rows: &JudgingRows, samples: &[Vec<&SeedsAndFold>]) -> Self {
         if samples.len() < 2 {
             return Self::Independent;
         }
         if rows.are_lacking {
             return Self::Unknown;
         }
-        let by_sample: Vec<Vec<FoldRows<'_>>> = samples.iter().map(|of| rows.of_sample(of)).collect();
+        if each == "fold" {
+            let folds: Vec<Vec<Rows<'_>>> = samples.iter().flatten().map(|fold| rows.of_fold(fold)).collect();
+            return Self::from_shares(&folds);
+        }
+        let by_sample: Vec<Vec<Rows<'_>>> = samples.iter().map(|of| rows.of_sample(of)).collect();
         let ids: Vec<BTreeSet<_>> =
-            by_sample.iter().map(|own| own.iter().map(|(_, (id, _))| *id).collect()).collect();
+            by_sample.iter().map(|own| own.iter().map(|(id, _)| *id).collect()).collect();
         if ids.iter().any(BTreeSet::is_empty) {
             return Self::Independent;
         }
         if are_of_one(&ids) {
             return Self::SameRows;
         }
-        if rows.are_made {
-            return Self::Independent;
+        if rows.are_made { Self::Independent } else { Self::from_shares(&by_sample) }
+    }
+
+    /// Of validation rows of each sample that are drawn from the same ones.
+    fn from_shares(samples: &[Vec<Rows<'_>>]) -> Self {
+        let share = |(_, [validation, training]): &Rows<'_>| *validation as f64 / *training as f64;
+        let of_sample = |own: &Vec<Rows<'_>>| mean(&own.iter().map(share).collect::<Vec<_>>());
+        match mean(&samples.iter().map(of_sample).collect::<Vec<_>>()) {
+            share if share.is_finite() => Self::Redrawn(share),
+            _ => Self::Unknown,
         }
-        let shares: Option<Vec<f64>> = by_sample.iter().map(|own| share(own)).collect();
-        // All folds together validate on all rows, however each seed divides them.
-        shares.map_or(Self::SameRows, |shares| Self::Redrawn(mean(&shares)))
     }
 }
 
@@ -100,21 +107,6 @@ impl Dependence {
 fn are_of_one<T: Ord>(sets: &[BTreeSet<T>]) -> bool {
     let largest = sets.iter().max_by_key(|set| set.len());
     largest.is_none_or(|largest| sets.iter().all(|set| set.is_subset(largest)))
-}
-
-/// The number of rows on which a sample validates, in all of its folds together, over that of the others; `None` if there are no others.
-/// The n samples' training rows overlap as those of one split with as many validation rows.
-fn share(rows: &[FoldRows<'_>]) -> Option<f64> {
-    let mut by_fold: BTreeMap<&str, BTreeMap<&RowsId, [f64; 2]>> = BTreeMap::new();
-    for (fold, (id, counts)) in rows {
-        by_fold.entry(fold).or_default().insert(*id, counts.map(|count| count as f64));
-    }
-    let mean_of = |part: usize| {
-        by_fold.values().map(move |own| mean(&own.values().map(|counts| counts[part]).collect::<Vec<_>>()))
-    };
-    let (validation, all): (f64, Vec<f64>) = (mean_of(0).sum(), mean_of(1).collect());
-    let others = mean(&all) - validation;
-    (others > 0.0).then(|| validation / others)
 }
 
 /// What a sample is: of a learned metric a fold, a seed or a split, by all runs at `places`, of which `settings` are ranked; of

@@ -4,7 +4,7 @@ use super::{
     dependence::Dependence,
     student::{ALMOST_NORMAL, quantile, two_sided_p},
 };
-use crate::run::{Sample, SeedsAndFold, pairs};
+use crate::run::{Sample, SeedsAndFold, mean, pairs};
 
 /// Error probability of intervals: 5 %.
 pub(super) const ALPHA: f64 = 0.05;
@@ -30,6 +30,8 @@ pub(super) struct MeanDifference {
     pub(super) is_of_some: bool,
     /// The standard error and the degrees of freedom; `None` if there is no interval.
     error: Option<(f64, usize)>,
+    /// How many values the error is of; of two settings the fewer.
+    count: usize,
     /// The part of the squared error, in variances of a value, that does not shrink with the number of values.
     shared: f64,
 }
@@ -47,11 +49,10 @@ impl MeanDifference {
         }
     }
 
-    /// With how many runs of each setting, which have at least `count` now, the interval would exclude 0 if the mean and the spread
-    /// stay; `None` if no number of runs would, since the part of the error that comes of shared rows stays.
-    pub(super) fn decided_by(&self, count: usize, alpha: f64) -> Option<usize> {
-        let (error, degrees) = self.error?;
-        let count = if self.pairs > 0 { self.pairs } else { count };
+    /// With how many runs of each setting the interval would exclude 0 if the mean and the spread stay; `None` if no number of runs
+    /// would, since the part of the error that comes of shared rows stays.
+    pub(super) fn decided_by(&self, alpha: f64) -> Option<usize> {
+        let ((error, degrees), count) = (self.error?, self.count);
         let spread = error / (1.0 / count as f64 + self.shared).sqrt();
         // Welch's degrees of freedom grow with the number of runs, too.
         let degrees = |runs: usize| (degrees * (runs - 1) / (count - 1)).min(ALMOST_NORMAL);
@@ -99,21 +100,21 @@ impl MeanDifference {
         dependence: impl FnOnce(Option<&[Vec<&SeedsAndFold>]>) -> Dependence,
     ) -> Self {
         if let Some(paired) = pairs(own, other) {
-            let values: Vec<f64> = paired.values.iter().map(|(own, other)| own - factor * other).collect();
+            let apart = |(own, other): &(f64, f64)| own - factor * other;
             let dependence = dependence(paired.shared.as_deref());
+            let values: Vec<f64> = paired.values.iter().map(apart).collect();
+            let moments = Moments::new(&values, || paired.folds.iter().map(apart).collect(), dependence);
             let is_of_some = paired.shared.is_some();
-            return Self { pairs: values.len(), is_of_some, ..Self::of_values(&values, dependence) };
+            return Self { pairs: values.len(), is_of_some, ..Self::from_moments(&moments) };
         }
         let dependence = dependence(None);
-        let values = |samples: &[Sample], factor: f64| -> Moments {
-            Moments::new(&samples.iter().map(|own| factor * own.value).collect::<Vec<_>>(), dependence)
-        };
-        Self::welch(&values(own, 1.0), &values(other, factor))
+        let of = |samples, factor: f64| Moments::of_samples(samples, |value| factor * value, dependence);
+        Self::welch(&of(own, 1.0), &of(other, factor))
     }
 
-    /// The difference of the mean of some values from 0.
-    pub(super) fn from_values(values: &[f64], dependence: Dependence) -> Self {
-        Self::of_values(values, dependence).with_interval()
+    /// How far the mean of some samples is above a bound.
+    pub(super) fn from_bound(samples: &[Sample], bound: f64, dependence: Dependence) -> Self {
+        Self::from_moments(&Moments::of_samples(samples, |value| value - bound, dependence)).with_interval()
     }
 
     fn with_interval(self) -> Self {
@@ -123,24 +124,14 @@ impl MeanDifference {
         }
     }
 
-    fn of_values(values: &[f64], dependence: Dependence) -> Self {
-        let moments = Moments::new(values, dependence);
-        let plain = Self {
-            mean: moments.mean,
-            interval: None,
-            p: None,
-            pairs: 0,
-            is_of_some: false,
-            error: None,
-            shared: 0.0,
-        };
-        if dependence == Dependence::InOrder {
-            let end = |end: fn(f64, f64) -> f64| values.iter().copied().reduce(end);
-            let range = end(f64::min).zip(end(f64::max)).filter(|_| moments.count > 1);
-            return Self { interval: range.map(|(low, high)| [low, high]), ..plain };
-        }
-        if !dependence.has_interval() {
-            return plain;
+    fn from_moments(moments: &Moments) -> Self {
+        let plain = Self::student(moments.mean, 0.0, 0, moments);
+        match moments.dependence {
+            Dependence::InOrder => {
+                return Self { interval: moments.range.filter(|_| moments.count > 1), ..plain };
+            }
+            dependence if !dependence.has_interval() => return plain,
+            _ => {}
         }
         if moments.variance.sqrt() <= ROUNDING * moments.mean.abs() && moments.count > 1 {
             // Equal values give a sign but no spread, so use the sign test.
@@ -148,7 +139,7 @@ impl MeanDifference {
             return Self { p: Some(p), ..plain };
         }
         let error = moments.error_squared().sqrt();
-        Self::student(moments.mean, error, moments.count.saturating_sub(1), moments.dependence.shared())
+        Self::student(moments.mean, error, moments.count.saturating_sub(1), moments)
     }
 
     /// For unequal variances (B. L. Welch, 1947); degrees of freedom are rounded down.
@@ -158,13 +149,13 @@ impl MeanDifference {
         let share = |part: f64, count: usize| part * part / count.saturating_sub(1) as f64;
         let degrees = (a + b).powi(2) / (share(a, own.count) + share(b, other.count));
         let is_known = own.count > 1 && other.count > 1 && degrees.is_finite();
-        let dependence = own.dependence.or(other.dependence);
-        let is_known = is_known && dependence.has_interval();
+        let is_known = is_known && own.dependence.has_interval();
         let degrees = if is_known { degrees as usize } else { 0 };
-        Self::student(mean, (a + b).sqrt(), degrees, dependence.shared())
+        let fewer = if own.count < other.count { own } else { other };
+        Self::student(mean, (a + b).sqrt(), degrees, fewer)
     }
 
-    fn student(mean: f64, error: f64, degrees: usize, shared: f64) -> Self {
+    fn student(mean: f64, error: f64, degrees: usize, moments: &Moments) -> Self {
         let is_known = degrees > 0 && error > 0.0 && error.is_finite();
         Self {
             mean,
@@ -173,38 +164,57 @@ impl MeanDifference {
             pairs: 0,
             is_of_some: false,
             error: is_known.then_some((error, degrees)),
-            shared,
+            count: moments.count,
+            shared: moments.dependence.shared(),
         }
     }
 }
 
+/// The mean of samples, and the spread of their values.
 struct Moments {
-    count: usize,
     mean: f64,
-    /// The sample variance, with divisor n - 1.
+    /// The lowest and the highest sample; `None` if there is none.
+    range: Option<[f64; 2]>,
+    /// The number of samples; of [redrawn](Dependence::Redrawn) rows that of all their folds.
+    count: usize,
+    /// The variance of these, with divisor n - 1.
     variance: f64,
     dependence: Dependence,
 }
 
 impl Moments {
-    fn new(values: &[f64], dependence: Dependence) -> Self {
-        let count = values.len();
-        if values.windows(2).all(|pair| pair[0] == pair[1]) {
-            let mean = values.first().copied().unwrap_or(f64::NAN);
-            return Self { count, mean, variance: 0.0, dependence };
-        }
-        let mean = values.iter().sum::<f64>() / count as f64;
-        let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
-        Self { count, mean, variance: squares / (count as f64 - 1.0), dependence }
+    /// `values` are those of samples, `folds` makes those of all their folds.
+    fn new(values: &[f64], folds: impl FnOnce() -> Vec<f64>, dependence: Dependence) -> Self {
+        let end = |end: fn(f64, f64) -> f64| values.iter().copied().reduce(end);
+        let range = end(f64::min).zip(end(f64::max)).map(|(low, high)| [low, high]);
+        let (count, variance) = match dependence {
+            Dependence::Redrawn(_) => spread(&folds()),
+            _ => spread(values),
+        };
+        Self { mean: mean(values), range, count, variance, dependence }
+    }
+
+    /// Of samples, of whose values `above` makes those that count.
+    fn of_samples(samples: &[Sample], above: impl Fn(f64) -> f64, dependence: Dependence) -> Self {
+        let values: Vec<f64> = samples.iter().map(|own| above(own.value)).collect();
+        let folds = || samples.iter().flat_map(Sample::by_fold).map(&above).collect();
+        Self::new(&values, folds, dependence)
     }
 
     /// The squared standard error of the mean: the variance times 1/n, plus validation rows over training rows where each value is
-    /// of another random split of the same rows, in several folds those of all folds together over all others. Its n trainings share rows,
-    /// so the values spread less than their mean strays
-    /// (C. Nadeau and Y. Bengio, *Machine Learning* 52 (2003), section 3, the corrected resampled t-test).
+    /// of another random split or fold of the same rows. Its n trainings share rows, so the values spread less than their mean strays
+    /// (C. Nadeau and Y. Bengio, *Machine Learning* 52 (2003), section 3, the corrected resampled t-test; R. R. Bouckaert and E. Frank,
+    /// *PAKDD* 2004, for the folds of one seed or several).
     fn error_squared(&self) -> f64 {
         self.variance * (1.0 / self.count as f64 + self.dependence.shared())
     }
+}
+
+/// The number of some values, and their variance with divisor n - 1.
+fn spread(values: &[f64]) -> (usize, f64) {
+    let (count, mean) = (values.len(), mean(values));
+    let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
+    (count, squares / (count as f64 - 1.0).max(1.0))
 }
 
 #[cfg(test)]
@@ -223,6 +233,11 @@ mod tests {
         held as f64 / EXPERIMENTS as f64
     }
 
+    fn of_values(values: &[f64], dependence: Dependence) -> MeanDifference {
+        let samples: Vec<Sample> = values.iter().map(|value| Sample::unpaired(*value)).collect();
+        MeanDifference::from_bound(&samples, 0.0, dependence)
+    }
+
     /// 95 % where values spread normally, as the notes below a table say. Values of an exponential distribution are very
     /// skewed: an interval of a few of them covers 88 to 91 %.
     #[test]
@@ -234,19 +249,19 @@ mod tests {
             let mut normal = || (-2.0 * uniform().ln()).sqrt() * (std::f64::consts::TAU * uniform()).cos();
             let mut values = |spread: f64| (0..count).map(|_| spread * normal()).collect::<Vec<f64>>();
             // Four standard deviations of the share.
-            let share = coverage(|| MeanDifference::of_values(&values(1.0), Dependence::Independent));
+            let share = coverage(|| of_values(&values(1.0), Dependence::Independent));
             assert!((share - 0.95).abs() < 0.007, "{count}: {share}");
             // Degrees of freedom that are rounded down make intervals of two settings wider, not narrower.
             let [few, many] = [1.0, 3.0];
             let share = coverage(|| {
-                let [own, other] =
-                    [few, many].map(|spread| Moments::new(&values(spread), Dependence::Independent));
+                let [own, other] = [few, many]
+                    .map(|spread| Moments::new(&values(spread), Vec::new, Dependence::Independent));
                 MeanDifference::welch(&own, &other)
             });
             assert!(share > 0.93, "{count}: {share}");
             let share = coverage(|| {
                 let skewed: Vec<f64> = (0..count).map(|_| -uniform().ln() - 1.0).collect();
-                MeanDifference::of_values(&skewed, Dependence::Independent)
+                of_values(&skewed, Dependence::Independent)
             });
             assert!((0.875..0.915).contains(&share), "{count}: {share}");
         }
@@ -256,10 +271,8 @@ mod tests {
     #[test]
     fn intervals_and_p_values_agree() {
         for shift in [0.0, 0.5, 1.0, 2.0, 3.0] {
-            let found = MeanDifference::from_values(
-                &[shift - 1.0, shift, shift + 0.5, shift + 2.0],
-                Dependence::Independent,
-            );
+            let values = [shift - 1.0, shift, shift + 0.5, shift + 2.0];
+            let found = of_values(&values, Dependence::Independent);
             let [low, high] = found.interval.unwrap();
             assert_eq!(low <= 0.0 && high >= 0.0, found.p.unwrap() >= ALPHA, "{found:?}");
         }
@@ -279,20 +292,19 @@ mod tests {
     #[test]
     fn enough_runs_exclude_0() {
         // Mean 0.125, spread 0.0354: t of 2 runs is 12.7, of 3 runs 4.30.
-        let few = MeanDifference::from_values(&[0.1, 0.15], Dependence::Independent);
-        assert_eq!((few.excludes_0(), few.decided_by(2, ALPHA)), (false, Some(3)));
+        let few = of_values(&[0.1, 0.15], Dependence::Independent);
+        assert_eq!((few.excludes_0(), few.decided_by(ALPHA)), (false, Some(3)));
         for (values, shared) in [(&[0.5, -0.3, 0.9, 0.1][..], 0.0), (&[0.5, 0.1, 0.9, -0.1], 0.05)] {
-            let found = MeanDifference::from_values(values, Dependence::Redrawn(shared));
-            let runs = found.decided_by(values.len(), ALPHA).unwrap();
+            let found = of_values(values, Dependence::Redrawn(shared));
+            let runs = found.decided_by(ALPHA).unwrap();
             let half = |runs: usize| {
-                let spread = Moments::new(values, Dependence::Independent).variance;
-                quantile(ALPHA, runs - 1) * (spread * (1.0 / runs as f64 + shared)).sqrt()
+                quantile(ALPHA, runs - 1) * (spread(values).1 * (1.0 / runs as f64 + shared)).sqrt()
             };
             assert!(half(runs) < found.mean && found.mean <= half(runs - 1), "{runs}: {found:?}");
         }
         // What comes of shared rows alone is more than the mean.
-        let shared = MeanDifference::from_values(&[0.5, -0.3, 0.9, 0.1], Dependence::Redrawn(1.0));
-        assert_eq!(shared.decided_by(4, ALPHA), None);
+        let shared = of_values(&[0.5, -0.3, 0.9, 0.1], Dependence::Redrawn(1.0));
+        assert_eq!(shared.decided_by(ALPHA), None);
     }
 
     /// The values are those of `scipy.stats.ttest_rel` and `ttest_ind(equal_var=False)` with their confidence

@@ -7,7 +7,7 @@ use std::{
 
 use super::{
     additive::{self, Point},
-    comparison::{Comparison, concerns_learning},
+    comparison::Comparison,
     configurations::THE_MACHINE,
     differences::{is_inferred, is_of_record},
     grouping::{distinct, grouped},
@@ -18,7 +18,7 @@ use super::{
 use crate::{
     files::{Texts, csv_file, csv_lines},
     host::escape_line,
-    run::SeedsAndFold,
+    run::{SeedsAndFold, concerns_learning},
     units,
 };
 

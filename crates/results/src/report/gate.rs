@@ -97,19 +97,16 @@ impl Condition {
             return Ok(());
         }
         let settings = || matched.pairs.iter().flat_map(|pair| [&pair.own, &pair.base]);
-        let drawn = settings().find(|setting| matches!(setting.dependence, Dependence::Redrawn(_)));
-        let (why, way_out) = if let Some(setting) = drawn {
-            let why = format!("{}s draw their validation rows from the same table", setting.each);
-            (why, Some("take `mean`, whose interval allows for the rows that they share"))
+        let (why, way_out) = if settings().any(|setting| matches!(setting.dependence, Dependence::Redrawn(_)))
+        {
+            let way_out = "take `mean`, whose interval allows for the training rows that they share";
+            ("over runs that validate on other rows of the same table", Some(way_out))
         } else if settings().any(Candidate::lacks_rows) {
-            ("runs do not record their validation rows".into(), None)
+            ("where runs do not record their validation rows", None)
         } else {
             return Ok(());
         };
-        Err(ReportError::query(
-            format!("the median of {} has no interval where {why}", self.metric.name),
-            way_out,
-        ))
+        Err(ReportError::query(format!("the median of {} has no interval {why}", self.metric.name), way_out))
     }
 
     /// A line on what is compared and the result, the result, and whether there is an interval (with error
@@ -197,15 +194,11 @@ impl Condition {
         let Pair { own, base, .. } = pair;
         let are_equal = self.are_equal(pair);
         let counts = [own, base].map(|setting| setting.samples.len());
-        let count = if self.is_relative { counts[0].min(counts[1]) } else { counts[0] };
         // The range of folds is that of their differences, whatever the statistic.
         if self.statistic == Statistic::Mean || own.is_in_order() || base.is_in_order() {
             let mean = match self.is_relative {
                 true => own.minus(base, self.factor),
-                false => {
-                    let above: Vec<f64> = values(own).iter().map(|value| value - self.factor).collect();
-                    MeanDifference::from_values(&above, own.dependence)
-                }
+                false => MeanDifference::from_bound(&own.samples, self.factor, own.dependence),
             };
             let over = match mean.pairs > 0 && counts.iter().any(|count| *count > mean.pairs) {
                 true => Some(format!(" over {} of both", units::counted(mean.pairs as u64, own.each))),
@@ -217,7 +210,7 @@ impl Condition {
                 interval,
                 over,
                 is_constant: are_equal || (interval.is_none() && mean.p.is_some()),
-                decided_by: mean.decided_by(count, alpha),
+                decided_by: mean.decided_by(alpha),
             };
         }
         let (value, interval, over) = if self.is_relative {
@@ -228,6 +221,7 @@ impl Condition {
             let interval = median(&own.samples, alpha).map(|ends| ends.map(|end| end - self.factor));
             (self.statistic_of(own) - self.factor, interval, None)
         };
+        let count = if self.is_relative { counts[0].min(counts[1]) } else { counts[0] };
         let half = interval.map(|[low, high]| if value > 0.0 { value - low } else { high - value });
         // Ends at ranks approach the median as the error of a mean does.
         let runs = half.map(|half| ((half / value).powi(2) * count as f64).ceil().max(count as f64 + 1.0));
@@ -337,7 +331,7 @@ pub fn gate(
     }
     judged.extend(verdict.judge_lost(&matched, [own, base.unwrap_or(own)], base.is_some()));
     let mut notes = matched.left_out_in_words(&condition.metric, own, base);
-    notes.extend(matched.caveats(&condition.metric, own, base.unwrap_or(own)));
+    notes.extend(matched.caveats(&condition.metric, [own, base.unwrap_or(own)], ["runs", "baseline"]));
     verdict.text.extend(notes.iter().map(|words| format!("  {words}\n")));
     let covered = if count > 1 && has_intervals {
         let each = units::percent(1.0 - alpha);

@@ -6,7 +6,10 @@ use std::{
 };
 
 use super::{metric::Metric, run::Run};
-use crate::{files::Leaves, run::SeedsAndFold};
+use crate::{
+    files::Leaves,
+    run::{SeedsAndFold, is_of_fold},
+};
 
 /// The environment's number of rows that validate.
 const VALIDATION_ROWS: &str = "data.rows_to_validate_on";
@@ -17,11 +20,11 @@ const TRAINING_ROWS: &str = "data.rows_to_train_on";
 /// What the validation rows of a run are known by, among the runs of a task.
 pub(super) type RowsId = [String; 2];
 
-/// A fold with its validation rows, and how many they are, alone and with those that train.
-pub(super) type FoldRows<'a> = (String, (&'a RowsId, &'a [u64; 2]));
+/// Validation rows: what they are known by, how many they are, and how many rows train beside them.
+pub(super) type Rows<'a> = (&'a RowsId, &'a [u64; 2]);
 
-/// The validation rows of each seed and fold: how many they are, and how many rows validate or train. Runs that `--by` takes
-/// together may have several.
+/// The validation rows of each seed and fold, how many they are, and how many rows train. Runs that `--by` takes together may have
+/// several.
 type ByFold = BTreeMap<SeedsAndFold, BTreeMap<RowsId, [u64; 2]>>;
 
 /// The validation rows of a setting.
@@ -74,10 +77,14 @@ impl JudgingRows {
         Arc::as_ptr(&self.of).addr()
     }
 
-    /// The rows of a sample of these seeds and folds, with the fold of each.
-    pub(super) fn of_sample(&self, of: &[&SeedsAndFold]) -> Vec<FoldRows<'_>> {
-        let known = of.iter().filter_map(|of| Some((&of[1], self.of.get(*of)?)));
-        known.flat_map(|(fold, rows)| rows.iter().map(move |own| (fold.clone(), own))).collect()
+    /// The rows of a sample of these seeds and folds.
+    pub(super) fn of_sample(&self, of: &[&SeedsAndFold]) -> Vec<Rows<'_>> {
+        of.iter().filter_map(|of| self.of.get(*of)).flatten().collect()
+    }
+
+    /// The rows of a sample that is a fold.
+    pub(super) fn of_fold(&self, of: &SeedsAndFold) -> Vec<Rows<'_>> {
+        self.of.iter().filter(|([_, fold], _)| is_of_fold(of, fold)).flat_map(|(_, rows)| rows).collect()
     }
 
     /// Whether two settings are judged by different rows, so that these may make their difference. Folds of seeds that both have
@@ -121,14 +128,14 @@ fn shared_differ<K: Ord, T>(
 }
 
 impl Run {
-    /// Its validation rows, and how many they are, alone and with those that train; `None` if that is not recorded.
+    /// Its validation rows, how many they are, and how many rows train; `None` if that is not recorded.
     fn validation_rows(&self) -> Option<(RowsId, [u64; 2])> {
         let count = |key: &str| self.fact(key)?.parse::<u64>().ok();
         let validation = count(VALIDATION_ROWS)?;
         // Rows that seeds make are known by their own digest.
         let made = self.digest().filter(|_| self.draws_rows());
         let id = [made, self.fact("data.split_digest")].map(|part| part.unwrap_or_default().to_owned());
-        Some((id, [validation, validation + count(TRAINING_ROWS).unwrap_or(0)]))
+        Some((id, [validation, count(TRAINING_ROWS).unwrap_or(0)]))
     }
 
     /// What its validation rows are known by.

@@ -5,6 +5,7 @@ use super::{
     caveats::caveats,
     comparison::Comparison,
     difference_of_means::MeanDifference,
+    grouping::distinct,
     key::{Key, short},
     matching::{Group, Spelling, axes_of_both, lost_in_words},
     metric::Metric,
@@ -148,9 +149,16 @@ impl Matched {
         self.pairs.iter().any(|pair| pair.own.is_of_other_rows(&pair.base))
     }
 
-    /// Sentences on what the intervals of both groups do not say.
-    pub(super) fn caveats(&self, metric: &Metric, own: &Comparison, base: &Comparison) -> Vec<String> {
-        caveats(metric, self.pairs.iter().flat_map(|pair| [(own, &pair.own), (base, &pair.base)]))
+    /// Sentences on what the intervals of `own` and of `base` do not say, with the name of the one of which alone a sentence is true.
+    pub(super) fn caveats(&self, metric: &Metric, groups: [&Comparison; 2], names: [&str; 2]) -> Vec<String> {
+        let of_own = caveats(metric, self.pairs.iter().map(|pair| (groups[0], &pair.own)));
+        let of_base = caveats(metric, self.pairs.iter().map(|pair| (groups[1], &pair.base)));
+        let named = |words: &String| match [&of_own, &of_base].map(|own| own.contains(words)) {
+            [true, false] => format!("{}: {words}", names[0]),
+            [false, true] => format!("{}: {words}", names[1]),
+            _ => words.clone(),
+        };
+        distinct(of_base.iter().chain(&of_own)).into_iter().map(named).collect()
     }
 
     /// `lr 0.01 width 32`; empty if no axis is shared.

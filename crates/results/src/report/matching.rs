@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 use indexmap::IndexMap;
 
 use super::{
-    comparison::{Comparison, concerns_learning},
+    comparison::Comparison,
     configurations::{FINISHED, STOPPED},
     differences::{is_inferred, is_path},
     grouping::{distinct, grouped},
@@ -14,7 +14,7 @@ use super::{
     ranking::{Candidate, Ranking, Values},
     run::{Run, SAME_AS, varies_setting},
 };
-use crate::units;
+use crate::{run::concerns_learning, units};
 
 /// If no axis tells settings apart, folds all runs: every ranked run has the same status.
 const EVERYTHING: &str = "status";

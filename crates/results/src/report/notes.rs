@@ -57,6 +57,37 @@ fn epoch(comparison: &Comparison, ranking: &Ranking) -> String {
     format!("  {} at each run's best {}{others}\n", metric.name, monitored.join(" or "))
 }
 
+/// Says that the rows which choose an epoch flatter it; empty where runs validate once, or the last value counts.
+fn optimism(comparison: &Comparison, ranking: &Ranking) -> String {
+    let metric = &ranking.metric;
+    let runs = ranking.settings.iter().flat_map(|own| &own.places).map(|&place| &comparison.runs[place]);
+    let name = metric.full_name();
+    let is_chosen = |run: &&Run| {
+        let is_monitored = run.monitor() == name && run.figure("best_value").is_some();
+        !metric.is_last && name.starts_with("validation.") && (is_monitored || run.at_best(name).is_some())
+    };
+    match runs.filter(is_chosen).filter_map(Run::validations).max() {
+        Some(most @ 2..) => format!(
+            "  each run counts with the best of up to {} validations on the rows that judge it, which is optimistic: \
+             `runner evaluate` on rows that `data.split.test` sets aside is not\n",
+            units::count(most)
+        ),
+        _ => String::new(),
+    }
+}
+
+impl Run {
+    /// How often it validated; `None` if it did so at its end alone.
+    fn validations(&self) -> Option<u64> {
+        let count = |key: &str, figure: &str| {
+            let every: u64 = self.axis(key)?.parse().ok().filter(|every| *every > 0)?;
+            Some((self.number(figure)? as u64).div_ceil(every))
+        };
+        let by_steps = count("trainer.validate_every_steps", "steps");
+        by_steps.or_else(|| count("trainer.validate_every_epochs", "epochs"))
+    }
+}
+
 /// What the table's values, intervals and p-values are.
 pub(super) fn notes(comparison: &Comparison, ranking: &Ranking) -> String {
     let mut text = epoch(comparison, ranking);
@@ -67,6 +98,7 @@ pub(super) fn notes(comparison: &Comparison, ranking: &Ranking) -> String {
         return text;
     }
     let is_paired = ranking.settings.iter().filter_map(|setting| setting.difference).all(|d| d.pairs > 0);
+    text += &optimism(comparison, ranking);
     let what = |has_differences| match has_differences {
         false => "means",
         true if is_paired => "means and paired differences",
@@ -102,15 +134,18 @@ pub(super) fn notes(comparison: &Comparison, ranking: &Ranking) -> String {
     if ranking.each == "split" {
         text += "\n  seeds of the same validation rows count as one split, by their mean";
     }
-    if ranking.settings.iter().any(|own| matches!(own.dependence, Dependence::Redrawn(_))) {
-        let _ = write!(
-            text,
-            "\n  {}s draw other validation rows from the same data: intervals and p allow for the training rows that they share \
-             (Nadeau and Bengio, 2003)",
-            ranking.each
-        ); // cannot fail
-    }
+    text.extend(shared_training(ranking.settings.iter()).map(|words| format!("\n  {words}")));
     text + "\n"
+}
+
+/// What intervals allow for where splits or folds are drawn from one table.
+pub(super) fn shared_training<'a>(mut settings: impl Iterator<Item = &'a Candidate>) -> Option<String> {
+    let redrawn = settings.find(|own| matches!(own.dependence, Dependence::Redrawn(_)))?;
+    Some(format!(
+        "{}s have other validation rows of the same data: intervals and p allow for the training rows that they share \
+         (Nadeau and Bengio, 2003)",
+        redrawn.each
+    ))
 }
 
 impl Comparison {

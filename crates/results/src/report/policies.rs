@@ -9,7 +9,6 @@ use std::{cmp::Ordering, collections::HashMap};
 
 use super::{
     answer::p_value,
-    comparison::POLICY,
     configurations::Configuration,
     grid::{self, Column, Columns},
     grouping::distinct,
@@ -20,7 +19,7 @@ use super::{
     speeds::times,
     statistics::{Estimate, fewest_for_verdict, sign_test_in_words, verdicts},
 };
-use crate::units;
+use crate::{run::POLICY, units};
 
 /// The policy that the others are compared with, if it was run.
 const NOTHING: &str = "off";

@@ -257,13 +257,12 @@ impl Candidate {
         let of_combinations: Vec<Vec<Sample>> =
             combined.iter().map(|(_, values)| samples(values, runs, each)).collect();
         let (samples, incomplete) = fold(&of_combinations);
-        let of_samples: Vec<f64> = samples.iter().map(|own| own.value).collect();
-        if of_samples.is_empty() {
+        if samples.is_empty() {
             return None;
         }
         let rows = JudgingRows::new(runs, &places, metric);
         let dependence = Dependence::new(each, (runs, &places), &rows, &samples);
-        let mean = MeanDifference::from_values(&of_samples, dependence);
+        let mean = MeanDifference::from_bound(&samples, 0.0, dependence);
         let fold = |place: usize| runs[place].fold_in_order();
         known.sort_by(|a, b| fold(b.0).cmp(&fold(a.0)).then(metric.cost(a.1).total_cmp(&metric.cost(b.1))));
         let places = known.into_iter().map(|(place, _)| place).collect();
@@ -304,8 +303,8 @@ impl Candidate {
     /// What differences from another have in common: of pairs of some of the runs what these have.
     fn dependence_with(&self, other: &Self, shared: Option<&[Vec<&SeedsAndFold>]>) -> Dependence {
         let of_all = self.dependence.or(other.dependence);
-        match shared.filter(|_| of_all.has_interval() && ["seed", "split"].contains(&self.each)) {
-            Some(shared) => Dependence::from_rows(&self.rows, shared),
+        match shared.filter(|_| of_all.has_interval() && self.each != "run") {
+            Some(shared) => Dependence::from_rows(self.each, &self.rows, shared),
             None => of_all,
         }
     }

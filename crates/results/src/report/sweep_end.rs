@@ -5,7 +5,7 @@ use std::{fmt::Write, path::Path};
 use super::{
     ReportError, columns,
     comparability::is_debug,
-    comparison::{Comparison, POLICY},
+    comparison::Comparison,
     configurations::{FINISHED, has_repeats},
     grid,
     grouping::grouped,
@@ -23,6 +23,7 @@ use crate::{
     files::Leaves,
     host::escape_line,
     record::{Claims, SWEEP_FILE, of_build},
+    run::POLICY,
     units,
 };
 
@@ -62,7 +63,10 @@ pub fn sweep_end(folder: &Path, time: Option<&str>, width: u16) -> Result<String
     if let Some(words) = of_build("debug").filter(|_| runs.iter().any(is_debug)) {
         let _ = writeln!(text, "  build {words}"); // writing to a String cannot fail
     }
-    text.push_str(&verdict.unwrap_or_default());
+    if let Some(verdict) = verdict {
+        text += if text.ends_with("\n\n") { "" } else { "\n" };
+        text += &verdict;
+    }
     let is_explained = |run: &&Run| !run.reason.is_empty() && run.status != FINISHED;
     let reasons =
         grouped(runs.iter().filter(is_explained).map(|run| ((status_in_words(run), &run.reason), run.trial)));

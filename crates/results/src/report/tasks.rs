@@ -22,9 +22,6 @@ const HARMLESS: [&str; 9] = [
     "data.parquet.standardize",
 ];
 
-/// What a `[data.split]` has if nobody wrote it, and a spec without this table lacks.
-const DEFAULTS: [(&str, &str); 2] = [("data.split.stratify", "false"), ("data.split.shuffle", "true")];
-
 /// Keys that choose features; if rows with missing cells are dropped, they affect the rows too.
 const FEATURES: [&str; 6] = [
     "data.csv.features",
@@ -105,10 +102,16 @@ impl Tasks {
             })
             .collect();
         let tables: Vec<_> = tasks.iter().map(|(task, numbers)| (numbers[0], task)).collect();
-        let keys = differences::differences(&tables, |_| true)
-            .into_iter()
-            .map(|difference| difference.key)
-            .collect();
+        let found = differences::differences(&tables, |_| true);
+        let mut keys: Vec<String> = found.into_iter().map(|difference| difference.key).collect();
+        if keys.iter().any(|key| key == DATA) {
+            // That the data differ says what the keys of a source do that only some of them have.
+            keys.retain(|key| {
+                source(key).is_none_or(|table| {
+                    trainings().all(|(.., spec)| spec.keys().any(|key| key.starts_with(table)))
+                })
+            });
+        }
         let groups = grouped(tasks.iter().map(|(task, numbers)| (task, numbers))).into_iter();
         let groups = groups.map(|(_, numbers)| {
             let mut numbers: Vec<usize> = numbers.into_iter().flatten().copied().collect();
@@ -190,9 +193,15 @@ fn task(run: &Run, spec: &Leaves, digest_is_known: bool, tells: fn(&str) -> bool
         };
         tells(key) && (is_one_of(key, &LOSS) || is_of_data())
     };
-    let keys = spec.iter().filter(|own| !DEFAULTS.contains(own) && decides(own));
+    let keys = spec.iter().filter(decides);
     let task = keys.map(|(key, value)| (key.to_owned(), file_name(value).to_owned()));
     task.chain(digest(run, digest_is_known).map(|digest| (DATA.to_owned(), digest.to_owned()))).collect()
+}
+
+/// `data.csv.` of `data.csv.header`: the table of a source; `None` of other keys.
+fn source(key: &str) -> Option<&str> {
+    let rest = key.strip_prefix("data.").filter(|rest| !rest.starts_with("split."))?;
+    Some(&key[.."data.".len() + rest.find('.')? + 1])
 }
 
 /// Whether a key is one of these, or within one: a list has one leaf per item.

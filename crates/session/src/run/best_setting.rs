@@ -156,6 +156,10 @@ impl Settings {
         }
     }
 
+    pub fn has_one_seed(&self) -> bool {
+        !differ(self.seeds_and_folds.iter(), 0)
+    }
+
     /// `None` where no trial finished, or trials are judged by different metrics.
     pub fn best(&self) -> Option<BestSetting> {
         let monitor = self.monitor.filter(|_| !self.is_mixed)?;

@@ -6,6 +6,7 @@
 //!
 //! A kind implements [`Planned`]: see `training.rs` and `lab.rs`.
 
+mod about_times;
 mod announce;
 mod best_setting;
 mod changes;
@@ -50,6 +51,7 @@ mod trial;
 mod waiting;
 mod warnings;
 
+pub use about_times::{POLICY, concerns_learning};
 pub use best_setting::{FOLD, REPEAT, Ranked, SEEDS, missing_folds, order, varies_setting};
 pub use changes::{is_place_of_data, refused_changes};
 pub use datasets::Datasets;
@@ -66,7 +68,9 @@ pub use planned::{ExecuteError, Planned, Process, Resume, Role, RunFacts, Start}
 pub use prepare::{Prepared, first_run, prepare, warnings};
 pub use rehearsal::{LONGEST_STEP_S, Rehearsal, Unmeasured, rehearse};
 pub use rungs::waits_at_rung;
-pub use samples::{Paired, Sample, SampleUnit, SeedsAndFold, TrialValue, mean, pairs, sample_unit, samples};
+pub use samples::{
+    Paired, Sample, SampleUnit, SeedsAndFold, TrialValue, is_of_fold, mean, pairs, sample_unit, samples,
+};
 pub use session::Session;
 pub use stepper::Stepper;
 pub use sweep::Ended;

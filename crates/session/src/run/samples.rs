@@ -5,6 +5,14 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 /// What random numbers and rows a trial has: its seeds together, and its fold, as text.
 pub type SeedsAndFold = [String; 2];
 
+/// How a sample is known that is a fold: only one of the same fold can be paired with it, whatever the seed.
+const OF_FOLD: &str = "fold ";
+
+/// Whether a sample is this fold.
+pub fn is_of_fold([name, _]: &SeedsAndFold, fold: &str) -> bool {
+    name.strip_prefix(OF_FOLD) == Some(fold)
+}
+
 /// A value of a trial.
 #[derive(Clone, Debug)]
 pub struct TrialValue {
@@ -55,6 +63,11 @@ impl Sample {
         Self::new(of.iter().cloned().enumerate().map(|(at, of)| (of, value(at))))
     }
 
+    /// A value for each of its folds: of a split the mean over its seeds.
+    pub fn by_fold(&self) -> Vec<f64> {
+        if self.of.len() < 2 { vec![self.value] } else { by_fold(self.iter()) }
+    }
+
     fn iter(&self) -> impl Iterator<Item = (&SeedsAndFold, f64)> {
         self.of.iter().zip(self.values.iter().copied())
     }
@@ -91,7 +104,7 @@ pub fn samples(values: &[TrialValue], unit: SampleUnit) -> Vec<Sample> {
     for TrialValue { of, value, .. } in values {
         let [seed, fold] = of;
         let (name, of) = match unit {
-            SampleUnit::Fold => (fold.clone(), [format!("fold {fold}"), String::new()]),
+            SampleUnit::Fold => (fold.clone(), [format!("{OF_FOLD}{fold}"), String::new()]),
             SampleUnit::Seed => (seed.clone(), of.clone()),
             SampleUnit::Split => (splits[&**seed].to_owned(), of.clone()),
         };
@@ -123,6 +136,8 @@ fn splits<'a>(
 /// The values of two settings, in pairs.
 pub struct Paired<'a> {
     pub values: Vec<(f64, f64)>,
+    /// The values of each of their folds.
+    pub folds: Vec<(f64, f64)>,
     /// What each pair is of, where that is not all that both settings have.
     pub shared: Option<Vec<Vec<&'a SeedsAndFold>>>,
 }
@@ -131,8 +146,10 @@ pub struct Paired<'a> {
 /// other give one pair. `None` where settings are compared by the means of all their values: they share none, or one of several.
 pub fn pairs<'a>(own: &'a [Sample], other: &'a [Sample]) -> Option<Paired<'a>> {
     if own.len() == other.len() && own.iter().zip(other).all(|(a, b)| a.of == b.of && !a.of.is_empty()) {
-        let values = own.iter().zip(other).map(|(own, other)| (own.value, other.value));
-        return Some(Paired { values: values.collect(), shared: None });
+        let both = || own.iter().zip(other);
+        let values = both().map(|(own, other)| (own.value, other.value)).collect();
+        let folds = both().flat_map(|(own, other)| own.by_fold().into_iter().zip(other.by_fold()));
+        return Some(Paired { values, folds: folds.collect(), shared: None });
     }
     let of_other: HashMap<&SeedsAndFold, (usize, f64)> = other
         .iter()
@@ -157,15 +174,24 @@ pub fn pairs<'a>(own: &'a [Sample], other: &'a [Sample]) -> Option<Paired<'a>> {
     let mut count =
         |places: std::ops::Range<usize>| places.map(|at| groups.first(at)).collect::<BTreeSet<_>>().len();
     let fewest = count(0..own.len()).min(count(own.len()..own.len() + other.len()));
-    let mean_of = |values: &Vec<(f64, f64)>| {
-        let [own, other] = [|pair: &(f64, f64)| pair.0, |pair: &(f64, f64)| pair.1]
-            .map(|side| values.iter().map(side).collect::<Vec<f64>>());
-        (mean(&own), mean(&other))
-    };
-    let (of, values): (Vec<_>, Vec<_>) =
-        paired.into_values().map(|(of, values)| (of, mean_of(&values))).unzip();
+    let (mut shared, mut values, mut folds) = (Vec::new(), Vec::new(), Vec::new());
+    for (of, own) in paired.into_values() {
+        let sides = [|pair: &(f64, f64)| pair.0, |pair: &(f64, f64)| pair.1];
+        let [own, other] = sides.map(|side| own.iter().map(side).collect::<Vec<f64>>());
+        values.push((mean(&own), mean(&other)));
+        let [own, other] = [own, other].map(|own| by_fold(of.iter().copied().zip(own)));
+        folds.extend(own.into_iter().zip(other));
+        shared.push(of);
+    }
     let is_enough = values.len() > 1 || (values.len() == 1 && fewest == 1);
-    is_enough.then_some(Paired { values, shared: Some(of) })
+    is_enough.then_some(Paired { values, folds, shared: Some(shared) })
+}
+
+/// The mean of each fold.
+fn by_fold<'a>(values: impl Iterator<Item = (&'a SeedsAndFold, f64)>) -> Vec<f64> {
+    let mut folds: BTreeMap<&str, Vec<f64>> = BTreeMap::new();
+    values.for_each(|([_, fold], value)| folds.entry(fold).or_default().push(value));
+    folds.values().map(mean).collect()
 }
 
 /// Disjoint sets of numbers, each known by its first.

@@ -12,6 +12,7 @@ use std::{
 };
 
 use super::{
+    about_times::is_about_times,
     best_setting::{BestSetting, varies_setting},
     exit::{Exit, print_error},
     leases::{Leases, Wanted},
@@ -175,6 +176,9 @@ impl<P: Planned> Sweep<'_, '_, P> {
 
     /// Updates the best setting on the line. Long searches take at most a twentieth of the time.
     fn show_best(&self, progress: &mut Progress) {
+        if is_about_times(&self.session.experiment.axes, progress.settings.has_one_seed()) {
+            return;
+        }
         let begun = Instant::now();
         if !self.line.is_hidden() && progress.next_best.is_none_or(|next| next <= begun) {
             self.line.show_best(progress.settings.best().map(|best| in_words(&best)));
