@@ -10,7 +10,7 @@ use super::{
     importance::{self, Importance},
 };
 use crate::{
-    data::{Input, NewRows, RowBlock, RowOptions, digest_of_files, sum_of_weights},
+    data::{Input, NewRows, RowBlock, RowOptions, digest_of_files},
     host::read_text,
     plan::MOST_RANKED,
     report::{ClassTable, run_digest},
@@ -65,8 +65,8 @@ pub fn evaluate(
     };
     let mut weight = 0.0;
     let mut take = |predictions: &[f32], targets: &[f32], _: &[String]| {
-        scores.add(predictions, targets);
-        weight += sum_of_weights(targets, trained.target_widths());
+        scores.add(predictions, targets, trained.data.target_width());
+        weight += trained.data.weight_of(targets);
         Ok(())
     };
     let mut sample = request.importance.then(|| importance::sample_for(trained)).transpose()?;

@@ -10,7 +10,7 @@ use crate::plan::MOST_RANKED;
 type Area = fn(&[(f64, bool)]) -> Option<f64>;
 
 /// The outputs and classes of all rows. They are all kept, because areas depend on the ranks among them.
-pub struct Ranked {
+pub struct ScoredRows {
     classes: usize,
     /// `[rows, classes]`.
     outputs: Vec<f32>,
@@ -19,7 +19,7 @@ pub struct Ranked {
     is_full: bool,
 }
 
-impl Ranked {
+impl ScoredRows {
     pub fn new(classes: usize) -> Self {
         Self { classes, outputs: Vec::new(), labels: Vec::new(), is_full: false }
     }
@@ -40,7 +40,7 @@ impl Ranked {
         self.mean(roc_area)
     }
 
-    /// Under the precision-recall curve: the mean over the classes that have rows; else as [`Ranked::auc`].
+    /// Under the precision-recall curve: the mean over the classes that have rows; else as [`ScoredRows::auc`].
     pub fn average_precision(&self) -> Option<f64> {
         self.mean(precision_recall_area)
     }
@@ -128,7 +128,7 @@ mod tests {
     /// scikit-learn's `average_precision_score` of each class: [0, 1, 0, 0] with [0.1, 0.4, 0.35, 0.8], and the reverse.
     #[test]
     fn each_of_two_classes_has_its_own() {
-        let mut ranked = Ranked::new(2);
+        let mut ranked = ScoredRows::new(2);
         let outputs: Vec<f32> =
             [0.1_f32, 0.4, 0.35, 0.8].iter().flat_map(|p| [(1.0 - p).ln(), p.ln()]).collect();
         ranked.add(&outputs, [0.0, 1.0, 0.0, 0.0].into_iter());
