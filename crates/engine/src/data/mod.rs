@@ -97,6 +97,8 @@ pub struct Dataset {
     pub notes: Vec<String>,
     /// Warnings about the data.
     pub warnings: Arc<Vec<String>>,
+    /// One for trials that measure `average_precision`.
+    pub warning_of_average_precision: Option<String>,
     /// Fingerprints of its files at the time they were read.
     pub files: Vec<FileFingerprint>,
     /// Equal for equal data; see `digest.rs`.
@@ -203,6 +205,7 @@ fn open_with(
     }
     all.extend(classes::warnings(&dataset, division.may_stratify()));
     dataset.warnings = warnings;
+    dataset.warning_of_average_precision = classes::warning_of_average_precision(&dataset);
     Ok(dataset)
 }
 
@@ -287,6 +290,7 @@ impl Dataset {
             truth: None,
             notes: Vec::new(),
             warnings: Arc::default(),
+            warning_of_average_precision: None,
             files: Vec::new(),
             digest: String::new(),
             is_sampled: false,

@@ -116,7 +116,8 @@ impl Planned for Trial {
         datasets.plans.share(&mut planned);
         planned.data_warnings = Arc::clone(&dataset.warnings);
         if spec.scores().contains(&Metric::AveragePrecision) {
-            Arc::make_mut(&mut planned.data_warnings).extend(dataset.warning_of_average_precision());
+            let more = dataset.warning_of_average_precision.clone();
+            Arc::make_mut(&mut planned.data_warnings).extend(more);
         }
         initial_weights(&planned, datasets).map_err(PlanError::Problems)?;
         Ok(planned)
