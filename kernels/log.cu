@@ -19,8 +19,9 @@ __device__ __forceinline__ void log_append_op(const Op& op, float* arena, const 
     }
 }
 
-// Reads n (at most 16), rows (the weight), flags. Place: cells. Thread i of the first warp owns sum i. The
-// epoch's sums stop growing once the flag is raised; the sums of the validation ignore it.
+// Reads n (at most 16), rows (the weight), flags. Place: cells. Thread i of the first warp owns sum i. With FLAG_WEIGHTED the
+// loss counts by the sum of the rows' weights. The epoch's sums stop growing once the flag is raised; the sums of the
+// validation ignore it.
 template <class S>
 __device__ __forceinline__ void accumulate_op(const Op& op, float* arena, const Run& run, S s) {
     if (s.thread >= 32) return;
@@ -29,7 +30,12 @@ __device__ __forceinline__ void accumulate_op(const Op& op, float* arena, const 
     double* sums = run.sums + (validation ? SUMS : 0);
     bool taken = validation || *run.non_finite == 0;
     __syncwarp();   // all have read the flag
-    if (taken && s.thread < (unsigned)op.n) sums[s.thread] += (double)cells[s.thread] * op.rows;
+    double weight = op.rows;
+    if (s.thread == 0 && (op.flags & FLAG_WEIGHTED)) {
+        float scale = run.hyper[run.index].loss_scale;
+        weight = scale > 0.0f ? weight / scale : 0.0;
+    }
+    if (taken && s.thread < (unsigned)op.n) sums[s.thread] += (double)cells[s.thread] * weight;
     if (!validation && s.thread == 0) raise_unless_finite(cells[0], run);
 }
 

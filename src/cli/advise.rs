@@ -8,14 +8,15 @@ use std::{
 
 use super::{args::RunOptions, machine::machine_for, terminal::fit};
 use crate::{
-    event::{Outcome, Status},
     host::load::{self, Load, TOO_BUSY},
     plan::{Engine, Machine, PlanError, Trial},
     record::{others_used, text_table, too_busy},
     report::{Estimate, p_value, sign_test_in_words, verdicts},
-    run::{Datasets, Exit, LONGEST_STEP_S, Planned, Prepared, prepare, print, refuse},
-    spec::{EngineChoice, Experiment, Monitor, Placement, Policy, Rule, Spec, ValidateEvery},
-    train::StopFlag,
+    run::{
+        Datasets, Exit, LONGEST_STEP_S, Planned, Prepared, RoundEnd, prepare, print, refuse, round,
+        shortened, stop_learning,
+    },
+    spec::{EngineChoice, Experiment, Monitor, Placement, Policy, Spec, ValidateEvery},
     units,
 };
 
@@ -156,12 +157,14 @@ fn try_all(
     untried: &mut Vec<String>,
 ) -> Result<String, String> {
     let plan = |setting: &Candidate, datasets: &mut Datasets| {
-        Trial::plan(&short(&setting.spec), datasets, machine, setting.threads).map_err(|e| match e {
+        let planned = Trial::plan(&of_steps(&setting.spec), datasets, machine, setting.threads);
+        let planned = planned.map_err(|e| match e {
             PlanError::Missing(problem) => problem.message,
             PlanError::Problems(problems) => {
                 problems.into_iter().map(|p| p.message).next().unwrap_or_default()
             }
-        })
+        });
+        planned.map(|trial| shortened(&trial, [f64::INFINITY, LONG.as_secs_f64()]))
     };
     let mut all = vec![(plan(&base, datasets)?, base, Vec::new())];
     for setting in others {
@@ -170,7 +173,7 @@ fn try_all(
             Err(why) => untried.push(format!("`{}`: {why}", setting.words)),
         }
     }
-    let (begun, before) = (Instant::now(), load::sample());
+    let (begun, before) = (Instant::now(), load::counters());
     for round in 0..MOST_ROUNDS {
         if round >= LEAST_ROUNDS && begun.elapsed() > IN_ALL {
             break;
@@ -190,41 +193,33 @@ fn try_all(
         }
     }
     let tried: Vec<_> = all.into_iter().map(|(_, setting, rates)| (setting, rates)).collect();
-    let load = before.zip(load::sample()).and_then(|(before, after)| Load::between(&before, &after));
+    let load = before.zip(load::counters()).and_then(|(before, after)| Load::between(&before, &after));
     Ok(table(&tried, untried, load.as_ref()))
 }
 
-/// The spec for a short run that leaves the weights unchanged.
-fn short(spec: &Spec) -> Spec {
+/// The spec of a run without validations that leaves the weights unchanged.
+fn of_steps(spec: &Spec) -> Spec {
     let mut spec = spec.clone();
+    stop_learning(&mut spec);
     let trainer = &mut spec.trainer;
     (trainer.max_epochs, trainer.max_steps, trainer.max_time) = (1 << 32, None, Some(LONG));
+    (trainer.validate_every, trainer.monitor) = (ValidateEvery::NEVER, Monitor::LOSS);
     (trainer.early_stopping, trainer.restore_best) = (None, None);
-    trainer.validate_every = ValidateEvery::NEVER;
-    trainer.monitor = Monitor::LOSS;
-    spec.schedule.rule = Rule::Constant;
-    spec.optimizer = spec.optimizer.with_lr_times(0.0).into();
     let logging = &mut spec.logging;
-    (logging.trace, logging.tensorboard, logging.system_every_s) = (false, false, None);
+    (logging.tensorboard, logging.system_every_s) = (false, None);
     spec
 }
 
-/// Rows per second of a short run, excluding its first step, which is cold.
+/// Rows per second of a short run.
 fn rows_per_s(trial: &Trial, datasets: &mut Datasets) -> Result<f64, String> {
-    let ready = trial.open(datasets).and_then(|opened| trial.ready(opened)).map_err(|e| e.to_string())?;
-    let trained = ready.train(&StopFlag::default(), &mut |_| Ok(())).map_err(|e| e.to_string())?;
-    let Outcome { status, reason, samples, train_s, timing, .. } = trained.outcome;
-    if status != Status::Finished {
-        return Err(reason.unwrap_or_else(|| status.name().to_owned()));
+    match round(trial, datasets, &mut |_| Ok(())).map_err(|why| why.to_string())? {
+        RoundEnd::Measured(own) => {
+            let epoch_s = trial.steps_per_epoch as f64 * own.step_s + own.order_s;
+            Ok(trial.facts.train_rows as f64 / epoch_s)
+        }
+        RoundEnd::Diverged => Err("its loss is not a finite number".to_owned()),
+        RoundEnd::TooEarly { .. } => Err("two steps take too long".to_owned()),
     }
-    let cold_s = timing.iter().find(|row| row.phase == "warmup").map_or(0.0, |row| row.total_s);
-    let batch = trial.programs.train.batch as u64;
-    let samples = samples.unwrap_or(0);
-    Ok(match samples.saturating_sub(batch) {
-        rows @ 1.. if train_s > cold_s => rows as f64 / (train_s - cold_s),
-        // There was only time for one step.
-        _ => samples as f64 / train_s,
-    })
 }
 
 /// What others took of the machine meanwhile: too much for a verdict, or enough to be worth a word.

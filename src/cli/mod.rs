@@ -27,7 +27,6 @@ mod keys;
 mod launch;
 mod link;
 mod machine;
-mod measure;
 mod missing_cells;
 mod page;
 mod parity;

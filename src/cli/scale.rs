@@ -6,21 +6,29 @@ use std::time::{Duration, Instant};
 use super::{
     args::{HostCounts, RunOptions},
     machine::machine,
-    measure::{self, Measurement},
     terminal::fit,
 };
 use crate::{
     collective::{Collective, ProcessGroup, RankSum, Traffic},
-    plan::{Link, Machine, PlanError, StepTime, Trial, exposed_s, summed},
+    data::{Dataset, Store},
+    device::{DeviceError, Grain},
+    host::load::{self, Use},
+    plan::{Link, Machine, PlanError, ReadCost, StepTime, Trial, exposed_s, summed},
     program::Program,
     record::{output_width, text_table, too_busy},
-    run::{Datasets, Exit, LONGEST_STEP_S, Planned, print, refuse},
+    run::{Datasets, Exit, LONGEST_STEP_S, Planned, Stepper, print, refuse},
     spec::{Experiment, Problem, Scaling, Spec},
     units,
 };
 
 /// Approximate time for which a sum is repeated.
 const LONG: Duration = Duration::from_millis(30);
+
+/// Approximate time for which steps are repeated, and that of a block of them.
+const STEPS_FOR: Duration = Duration::from_millis(60);
+
+/// Maximum elements of the rows that steps are measured on: more than caches hold.
+const MOST_NUMBERS: usize = 1 << 25;
 
 /// Maximum elements, over all hosts, of a sum that is measured locally.
 const MOST_HELD: usize = 1 << 22;
@@ -163,13 +171,29 @@ impl Hosts<'_> {
             false => self.plan(1, rows, datasets)?,
         };
         let dataset = datasets.open(&trial.spec).map_err(Refusal::Problems)?;
-        let measured = measure::step(&trial, &dataset).map_err(|e| Refusal::Failed(e.to_string()))?;
-        let seconds = measured.map(|Measurement { step_s, others, .. }| {
-            self.others = self.others.max(others);
-            step_s
-        });
-        self.steps.extend(seconds.map(|seconds| (is_one_of_many, rows, seconds)));
-        Ok(seconds)
+        if trial.lower_bound.settled_s(1) > LONGEST_STEP_S {
+            return Ok(None);
+        }
+        let seconds = self.step_s(&trial, &dataset).map_err(|e| Refusal::Failed(e.to_string()))?;
+        self.steps.push((is_one_of_many, rows, seconds));
+        Ok(Some(seconds))
+    }
+
+    /// The median time of a step on blank rows, or on rows of the file if steps fetch their rows from it.
+    fn step_s(&mut self, trial: &Trial, dataset: &Dataset) -> Result<f64, DeviceError> {
+        let file = match (&dataset.train.features, trial.lower_bound.fetch) {
+            (Store::File(rows), Some(ReadCost { in_step: true, .. })) => Some((rows, &dataset.train.targets)),
+            _ => None,
+        };
+        let mut stepper = Stepper::sized(trial, STEPS_FOR.as_secs_f64(), MOST_NUMBERS, file)?;
+        let (mut times, before, begun) = (Vec::new(), load::counters(), Instant::now());
+        while times.is_empty() || begun.elapsed() < STEPS_FOR {
+            times.push(stepper.block(Grain::Blocks)?);
+        }
+        let used = before.zip(load::counters()).and_then(|(before, after)| Use::between(&before, &after));
+        self.others = self.others.max(used.map_or(0.0, |used| used.others));
+        times.sort_unstable_by(f64::total_cmp);
+        Ok(times[times.len() / 2] / stepper.steps() as f64)
     }
 
     /// What sums add to a step that computes for `compute_s`: copies and additions, for which the step's threads

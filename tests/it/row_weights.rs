@@ -252,6 +252,40 @@ fn a_batch_without_weight() {
     assert!(tensors(&second.model()) != tensors(&first.model()));
 }
 
+/// Every policy's loss of the last epoch is the weighted mean over its rows, as that of `evaluate`, however weights fall into
+/// batches; batches whose rows all weigh 0 count nothing. The model stays as it is.
+#[test]
+fn the_loss_of_an_epoch_is_the_weighted_mean() {
+    let place = sandbox();
+    let words = ["-q", "data.csv.validation_fraction=0", "optimizer.sgd.lr=1e-30", "data.csv.path=rows.csv"];
+    for (first, batch) in [(16, "data.batch_size=20"), (103, "data.batch_size=2")] {
+        let own = rows().into_iter().enumerate();
+        let weighed = own.map(|(n, [a, b, y, w])| [a, b, y, if n < first { w } else { 0.0 }]);
+        fs::write(place.path().join("rows.csv"), text(weighed)).unwrap();
+        let run = |more: &[&str]| place.run(&[&words[..], &[batch], more].concat()).ended_by(0);
+        let loss = |run: &Folder| run.summary("epoch_train_loss").parse::<f64>().unwrap();
+        let buffered = run(&[]);
+        let folder = buffered.0.display().to_string();
+        let ended = place.runner(&["evaluate", &folder, "rows.csv", "--json"]);
+        let object: serde_json::Value = serde_json::from_str(&ended.stdout).unwrap();
+        let wanted = object["loss"].as_f64().unwrap();
+        let per_epoch = run(&["logging.policy=per_epoch"]);
+        near(&losses(&per_epoch), &[wanted; 3], 1e-6);
+        let two = run(&[
+            "logging.policy=per_epoch",
+            "devices.num_gpus=2",
+            "--virtual-gpus",
+            "2",
+            "data.shuffle=true",
+        ]);
+        let immediate = run(&["logging.policy=immediate"]);
+        let all = [&buffered, &per_epoch, &immediate, &two].map(loss);
+        near(&all, &[wanted; 4], 1e-6);
+        let cut = |policy: &str| loss(&run(&[policy, "trainer.max_steps=9", "data.shuffle=true"]));
+        near(&[cut("logging.policy=per_epoch")], &[cut("logging.policy=buffered")], 1e-6);
+    }
+}
+
 /// An interrupted run goes on with the batches that it would have had.
 #[test]
 fn a_run_goes_on_within_an_epoch() {
@@ -389,8 +423,8 @@ fn a_draft_tells_of_weights() {
 #[test]
 fn metrics_follow_scikit_learn() {
     let mut scores = Scores::of_numbers(&[Scale::IDENTITY]);
-    scores.add(&[1.0, 2.0, 4.0], &[1.0, 0.5, 2.5, 2.0, 3.0, 0.0]);
-    scores.add(&[8.0, 0.0], &[7.0, 3.0, 5.0, 1.25]);
+    scores.add(&[1.0, 2.0, 4.0], &[1.0, 0.5, 2.5, 2.0, 3.0, 0.0], 2);
+    scores.add(&[8.0, 0.0], &[7.0, 3.0, 5.0, 1.25], 2);
     let values = [Metric::Mae, Metric::Rmse, Metric::R2].map(|metric| scores.value(metric).unwrap());
     near(&values, &[1.5185185185185186, 2.2689530951846817, -0.07412707498568971], 1e-14);
 }

@@ -25,9 +25,7 @@ impl Unproven {
     pub fn new(programs: &Programs, precision: Precision, interpreter: Engine) -> Self {
         let ops = || programs.train.instructions.iter().map(|i| &i.op);
         let widths = ops().find_map(|op| match op {
-            Op::Loss(loss) if !loss.kind.classifies() => {
-                Some([loss.width, loss.width + usize::from(loss.weighted)])
-            }
+            Op::Loss(loss) if !loss.kind.classifies() => Some([loss.width, loss.line()]),
             _ => None,
         });
         let rows = ops().any(|op| matches!(op, Op::Log(log) if matches!(log.to, LogTarget::Row(_))));

@@ -257,7 +257,7 @@ pub struct Outcome {
     pub samples: Option<u64>,
     /// Loss of the last training row; `None` under `off`.
     pub final_train_loss: Option<f32>,
-    /// Mean training loss of the last epoch, by rows; `None` under `off`.
+    /// Mean training loss of the last epoch's rows, by their weights; `None` under `off`.
     pub epoch_train_loss: Option<f64>,
     /// The rows of that mean: fewer than all if the run ended within the epoch.
     pub epoch_train_rows: u64,

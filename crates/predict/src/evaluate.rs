@@ -11,7 +11,7 @@ use super::{
     intervals::{IntervalRows, Intervals},
 };
 use crate::{
-    data::{Input, NewRows, RowBlock, RowOptions, digest_of_files, sum_of_weights},
+    data::{Input, NewRows, RowBlock, RowOptions, digest_of_files},
     host::{escape_line, read_text},
     plan::MOST_RANKED,
     report::{ClassTable, run_digest},
@@ -71,9 +71,9 @@ pub fn evaluate(
     let mut weight = 0.0;
     let mut drawn = IntervalRows::new(trained);
     let mut take = |predictions: &[f32], targets: &[f32], cells: &[String]| {
-        scores.add(predictions, targets);
+        scores.add(predictions, targets, trained.data.target_width());
         drawn.add(predictions, targets, cells);
-        weight += sum_of_weights(targets, trained.target_widths());
+        weight += trained.data.weight_of(targets);
         Ok(())
     };
     let mut sample = request.importance.then(|| importance::sample_for(trained)).transpose()?;

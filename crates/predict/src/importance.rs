@@ -6,9 +6,9 @@ use std::{cmp::Ordering, ops::Range, sync::Arc};
 
 use serde_json::{Map, Value, json};
 
-use super::{PredictError, Trained, pass::Pass, sample::Sample};
+use super::{PredictError, Trained, pass::Pass, sample::RowSample};
 use crate::{
-    data::{Preprocessing, sum_of_weights},
+    data::Preprocessing,
     device::DeviceError,
     plan::validation_rows,
     random::{Purpose, fast_stream, shuffle},
@@ -65,11 +65,11 @@ struct Spread {
 }
 
 /// The rows for which [`Importance::new`] has the time and the memory.
-pub fn sample_for(trained: &Trained) -> Result<Sample, PredictError> {
+pub fn sample_for(trained: &Trained) -> Result<RowSample, PredictError> {
     let chunk = validation_rows(trained.spec.data.batch_size);
     let flops = Pass::new(trained, chunk)?.flops / chunk as f64;
     let most = most_rows(flops, columns(trained).len(), trained.features.max(trained.outputs));
-    Ok(Sample::new(most, trained.spec.seed))
+    Ok(RowSample::new(most, trained.spec.seed))
 }
 
 fn most_rows(flops: f64, columns: usize, widest: usize) -> usize {
@@ -106,7 +106,7 @@ fn permutation(rows: usize, seed: u64, index: u64) -> Vec<u32> {
 /// The rows in chunks, as they go through the model.
 struct Rows<'a> {
     trained: &'a Trained,
-    sample: &'a Sample,
+    sample: &'a RowSample,
     /// Those of each chunk.
     targets: Vec<Arc<Vec<f32>>>,
     /// Rows of all chunks but the last.
@@ -115,7 +115,7 @@ struct Rows<'a> {
 }
 
 impl<'a> Rows<'a> {
-    fn new(trained: &'a Trained, sample: &'a Sample) -> Self {
+    fn new(trained: &'a Trained, sample: &'a RowSample) -> Self {
         let chunk = validation_rows(trained.spec.data.batch_size);
         let targets = sample.targets.chunks(chunk * trained.data.target_width());
         let targets = targets.map(|own| Arc::new(own.to_vec())).collect();
@@ -137,6 +137,7 @@ impl<'a> Rows<'a> {
         permuted: Option<(&Range<usize>, &[u32])>,
     ) -> Result<[f64; 2], DeviceError> {
         let (width, all) = (self.trained.features, &self.sample.features);
+        let line = self.trained.data.target_width();
         let mut scores = self.scores();
         for (number, targets) in self.targets.iter().enumerate() {
             let first = number * self.chunk;
@@ -149,14 +150,14 @@ impl<'a> Rows<'a> {
             }
             for pass in passes.iter_mut().filter(|pass| pass.rows == rows) {
                 let predictions = pass.run(std::mem::take(&mut features), targets)?;
-                scores.iter_mut().for_each(|scores| scores.add(&predictions, targets));
+                scores.iter_mut().for_each(|scores| scores.add(&predictions, targets, line));
             }
         }
         let mut means = [0.0; 2];
         for pass in passes {
             means.iter_mut().zip(pass.sums()?).for_each(|(mean, sum)| *mean += sum);
         }
-        let weight = sum_of_weights(&self.sample.targets, self.trained.target_widths());
+        let weight = self.trained.data.weight_of(&self.sample.targets);
         let (loss, accuracy) = (means[0] / weight, means[1] / self.sample.rows as f64);
         let value = match (self.monitor.metric(), &scores) {
             (Metric::Loss, _) => loss,
@@ -199,7 +200,7 @@ impl Spread {
 
 impl Importance {
     /// Permutes each column several times, with the run's seed.
-    pub fn new(trained: &Trained, sample: &Sample) -> Result<Self, PredictError> {
+    pub fn new(trained: &Trained, sample: &RowSample) -> Result<Self, PredictError> {
         let rows = Rows::new(trained, sample);
         let mut passes = rows.passes()?;
         let plain = rows.measure(&mut passes, None)?;
@@ -322,7 +323,7 @@ mod tests {
         let block = RowBlock { rows: 40, features: values.clone(), targets: values, kept: Vec::new() };
         let mut taken = [0_i32; 80];
         for seed in 0..2000 {
-            let mut sample = Sample::new(20, seed);
+            let mut sample = RowSample::new(20, seed);
             sample.see(&block);
             let targets = block.targets.iter().map(|target| target + 40.0).collect();
             sample.see(&RowBlock {

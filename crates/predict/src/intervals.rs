@@ -116,7 +116,7 @@ impl IntervalRows {
         let groups = groups.filter(|groups| groups.len() == rows);
         let group = groups.is_some().then(|| group_name(trained)).flatten();
         let scales = trained.data.target_scales();
-        let rows_of = (&self.predictions[..], &self.targets[..]);
+        let rows_of = (&self.predictions[..], &self.targets[..], trained.data.target_width());
         let all = Resamples::new(trained.spec.model.loss, scores, rows_of, &scales, groups);
         if all.units() < 2 {
             return none(all.units());

@@ -31,8 +31,9 @@ pub struct Pass {
 impl Pass {
     pub fn new(trained: &Trained, rows: usize) -> Result<Self, DeviceError> {
         let Trained { spec, data, features, .. } = trained;
-        let shape = [*features, data.target_width()];
-        let (programs, prediction) = lower_inference(&spec.model.layers, spec.model.loss, shape, rows);
+        let (shape, weighted) = ([*features, data.targets()], data.weight().is_some());
+        let (programs, prediction) =
+            lower_inference(&spec.model.layers, spec.model.loss, shape, weighted, rows);
         let layout = programs.layout.clone();
         let flops = programs.validate.as_ref().map_or(0.0, |validate| validate.cost().flops);
         let threads = if flops < SHARED_CHUNK { 1 } else { host::logical_cores().unwrap_or(1) };

@@ -6,7 +6,7 @@ use crate::{
 };
 
 /// All rows; of more than fit, a random sample without replacement.
-pub struct Sample {
+pub struct RowSample {
     /// `[rows, width]`, preprocessed.
     pub features: Vec<f32>,
     /// `[rows, targets]`, each row with its weight if it has one.
@@ -18,7 +18,7 @@ pub struct Sample {
     seed: u64,
 }
 
-impl Sample {
+impl RowSample {
     pub fn new(most: usize, seed: u64) -> Self {
         Self { features: Vec::new(), targets: Vec::new(), rows: 0, of: 0, most, seed }
     }

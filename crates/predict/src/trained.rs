@@ -156,11 +156,6 @@ impl Trained {
         }
     }
 
-    /// Elements per target, without and with the row's weight.
-    pub fn target_widths(&self) -> [usize; 2] {
-        [self.data.targets(), self.data.target_width()]
-    }
-
     /// Which trial it is, if it is the best of a sweep.
     pub fn chosen(&self) -> Option<String> {
         let setting = self.setting.as_ref()?;

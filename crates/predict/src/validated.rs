@@ -65,10 +65,11 @@ fn predict_validation(trained: &Trained, rows: Part) -> Result<Option<Predicted>
     };
     let (mut kept, mut every, mut row) = (Vec::new(), 1, 0);
     let mut take = |predictions: &[f32], targets: &[f32], _: &[String]| {
-        scores.add(predictions, targets);
+        let width = trained.data.target_width();
+        scores.add(predictions, targets, width);
         if names.is_none() {
             let rows = predictions.chunks_exact(scales.len());
-            let rows = rows.zip(targets.chunks_exact(trained.data.target_width()));
+            let rows = rows.zip(targets.chunks_exact(width));
             for (predicted, actual) in rows {
                 if row % every == 0 {
                     kept.push((actual.to_vec(), predicted.to_vec()));

@@ -312,7 +312,8 @@ fn read_trials<S: AnySpec>(reader: &Points<S>, problems: &mut Vec<Problem>) -> V
 
 /// A sweep whose trials keep other rows for the test: what one is tested with has trained others, and so has chosen the setting.
 fn other_test_rows<S: AnySpec>(sweep: &Sweep, specs: &[S]) -> Option<Problem> {
-    let key = sweep.keys().find(|key| "data.split.seed".starts_with(&key.dotted()))?;
+    let above = ["data", "data.split", "data.split.seed"];
+    let key = sweep.keys().find(|key| above.contains(&key.dotted().as_str()))?;
     let seeds: BTreeSet<u64> = specs.iter().filter_map(S::test_seed).collect();
     let message = "`data.split.seed` draws the test rows, too: each trial would train on test rows of others, and none would be \
                    left to test what the sweep chooses";

@@ -10,43 +10,90 @@ use super::{
     tree::{Node, Value},
 };
 
-table! {
-    /// A CSV file with one row per line.
-    pub struct Csv {
+/// Declares both kinds of tables, and copies the keys that they share. A text file has its own keys between these; what a comment
+/// says of one kind alone follows in brackets.
+macro_rules! tables_of_columns {
+    (
+        shared {$(
+            $(#[doc = $doc:literal])+ $([$text:literal or $columns:literal])?
+            $field:ident: $type:ty $([$($serde:tt)+])? $(= $default:expr)? $(=> $read:expr)?,
+        )+}
+        text {$($(#[doc = $text_doc:literal])+ $own:ident: $own_type:ty = $own_default:expr $(=> $own_read:expr)?,)+}
+        shared {$($(#[doc = $last_doc:literal])+ $last:ident: $last_type:ty = $last_default:expr $(=> $last_read:expr)?,)+}
+    ) => {
+        table! {
+            /// A CSV file with one row per line.
+            pub struct Csv {
+                $($(#[doc = $doc])+ $(#[doc = $text])? pub $field: $type $([$($serde)+])? $(= $default)? $(=> $read)?,)+
+                $($(#[doc = $text_doc])+ pub $own: $own_type = $own_default $(=> $own_read)?,)+
+                $($(#[doc = $last_doc])+ pub $last: $last_type = $last_default $(=> $last_read)?,)+
+            }
+            check check
+        }
+
+        table! {
+            /// A Parquet file of flat columns, in a build with `--features parquet`.
+            pub struct Parquet {
+                $($(#[doc = $doc])+ $(#[doc = $columns])? pub $field: $type $([$($serde)+])? $(= $default)? $(=> $read)?,)+
+                $($(#[doc = $last_doc])+ pub $last: $last_type = $last_default $(=> $last_read)?,)+
+            }
+            check check
+        }
+
+        impl Parquet {
+            /// The same settings as for a CSV file: cells are processed alike, however they are stored.
+            pub fn as_csv(&self) -> Csv {
+                Csv {
+                    $($field: self.$field.clone(),)+
+                    $($own: $own_default,)+
+                    $($last: self.$last.clone(),)+
+                }
+            }
+        }
+    };
+}
+
+tables_of_columns! {
+    shared {
         /// The file.
-        pub path: PathBuf,
+        path: PathBuf,
         /// The column to predict; of numbers there may be a list of several.
-        pub target: Vec<String> [serialize_with = "one_or_more"] => targets,
-        /// Numeric feature columns in order (all others in file order).
-        pub features: Option<Vec<String>> = None => some(columns),
+        target: Vec<String> [serialize_with = "one_or_more"] => targets,
+        /// Numeric feature columns in order (all others in file order)
+        ["." or "; of truth values, too, as 0 and 1."]
+        features: Option<Vec<String>> = None => some(columns),
         /// Text columns, one-hot encoded after the others, categories sorted.
-        pub categorical: Vec<String> = Vec::new() => columns,
+        categorical: Vec<String> = Vec::new() => columns,
         /// Columns to leave out.
-        pub ignore: Vec<String> = Vec::new() => columns,
+        ignore: Vec<String> = Vec::new() => columns,
         /// A column that is no feature: rows with the same cell in it, such as those of a patient, stay in one part of a split or fold.
-        pub group: Option<String> = None,
+        group: Option<String> = None,
         /// A column that is no feature: how much each row counts in losses and in metrics of numbers, 0 or more.
-        pub weight: Option<String> = None,
+        weight: Option<String> = None,
         /// What to do with missing cells: empty ones, and those of `missing_values`.
-        pub missing: Missing = Missing::Error,
-        /// Texts of missing cells, ASCII letters in either case (`["NA", "n/a", "NaN", "null"]`); an empty cell always is missing.
-        pub missing_values: Option<Vec<String>> = None => some(columns),
+        missing: Missing = Missing::Error,
+        /// Texts of missing cells, ASCII letters in either case (`["NA", "n/a", "NaN", "null"]`);
+        [" an empty cell always is missing." or " nulls and NaN always are missing."]
+        missing_values: Option<Vec<String>> = None => some(columns),
         /// Whether features are scaled to mean 0 and standard deviation 1, fitted on the training rows.
-        pub standardize: bool = true,
+        standardize: bool = true,
         /// Whether a numeric target is, too.
-        pub standardize_target: bool = false,
-        /// The cell separator, one ASCII character.
-        pub delimiter: char = ',' => delimiter,
-        /// The mark before the decimals of a number: `.`, or `,` as in many European files; numbers have no mark of thousands.
-        pub decimal: char = '.' => decimal,
-        /// Whether the first line names the columns; else they are named `0`, `1` and so on.
-        pub header: bool = true,
-        /// A second file of the same columns to validate on.
-        pub validation_path: Option<PathBuf> = None,
-        /// Fraction of the rows held out for validation, chosen by the seed; 0 for none (0.2 without a validation file).
-        pub validation_fraction: Option<f64> = None => some(below_one),
+        standardize_target: bool = false,
     }
-    check check
+    text {
+        /// The cell separator, one ASCII character.
+        delimiter: char = ',' => delimiter,
+        /// The mark before the decimals of a number: `.`, or `,` as in many European files; numbers have no mark of thousands.
+        decimal: char = '.' => decimal,
+        /// Whether the first line names the columns; else they are named `0`, `1` and so on.
+        header: bool = true,
+    }
+    shared {
+        /// A second file of the same columns to validate on.
+        validation_path: Option<PathBuf> = None,
+        /// Fraction of the rows held out for validation, chosen by the seed; 0 for none (0.2 without a validation file).
+        validation_fraction: Option<f64> = None => some(below_one),
+    }
 }
 
 words! {
@@ -59,39 +106,6 @@ words! {
         /// The row is left out.
         Drop = "drop",
     }
-}
-
-table! {
-    /// A Parquet file of flat columns, in a build with `--features parquet`.
-    pub struct Parquet {
-        /// The file.
-        pub path: PathBuf,
-        /// The column to predict; of numbers there may be a list of several.
-        pub target: Vec<String> [serialize_with = "one_or_more"] => targets,
-        /// Numeric feature columns in order (all others in file order); of truth values, too, as 0 and 1.
-        pub features: Option<Vec<String>> = None => some(columns),
-        /// Text columns, one-hot encoded after the others, categories sorted.
-        pub categorical: Vec<String> = Vec::new() => columns,
-        /// Columns to leave out.
-        pub ignore: Vec<String> = Vec::new() => columns,
-        /// A column that is no feature: rows with the same cell in it, such as those of a patient, stay in one part of a split or fold.
-        pub group: Option<String> = None,
-        /// A column that is no feature: how much each row counts in losses and in metrics of numbers, 0 or more.
-        pub weight: Option<String> = None,
-        /// What to do with missing cells: empty ones, and those of `missing_values`.
-        pub missing: Missing = Missing::Error,
-        /// Texts of missing cells, ASCII letters in either case (`["NA", "n/a", "NaN", "null"]`); nulls and NaN always are missing.
-        pub missing_values: Option<Vec<String>> = None => some(columns),
-        /// Whether features are scaled to mean 0 and standard deviation 1, fitted on the training rows.
-        pub standardize: bool = true,
-        /// Whether a numeric target is, too.
-        pub standardize_target: bool = false,
-        /// A second file of the same columns to validate on.
-        pub validation_path: Option<PathBuf> = None,
-        /// Fraction of the rows held out for validation, chosen by the seed; 0 for none (0.2 without a validation file).
-        pub validation_fraction: Option<f64> = None => some(below_one),
-    }
-    check check
 }
 
 impl Csv {
@@ -157,28 +171,6 @@ impl Parquet {
         check_validation(t, &["validation_path"], &mut self.validation_fraction);
         t.rule(Rule::Exclude("validation_path", "group"));
         self.as_csv().check_columns(t);
-    }
-
-    /// The same settings as for a CSV file: cells are processed alike, however they are stored.
-    pub fn as_csv(&self) -> Csv {
-        Csv {
-            path: self.path.clone(),
-            target: self.target.clone(),
-            features: self.features.clone(),
-            categorical: self.categorical.clone(),
-            ignore: self.ignore.clone(),
-            group: self.group.clone(),
-            weight: self.weight.clone(),
-            missing: self.missing,
-            missing_values: self.missing_values.clone(),
-            standardize: self.standardize,
-            standardize_target: self.standardize_target,
-            delimiter: ',',
-            decimal: '.',
-            header: true,
-            validation_path: self.validation_path.clone(),
-            validation_fraction: self.validation_fraction,
-        }
     }
 }
 

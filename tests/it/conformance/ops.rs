@@ -268,7 +268,7 @@ impl Suite {
     pub fn log(&mut self, rows: usize) {
         let cells = self.random(2);
         self.push(Log { cells, to: LogTarget::Row(BufferId(6)) });
-        self.push(Log { cells, to: LogTarget::Sums { rows, sums: Accumulator::Epoch } });
+        self.push(Log { cells, to: LogTarget::Sums { rows, weighted: false, sums: Accumulator::Epoch } });
         self.push(Log { cells: Slice { len: 1, ..cells }, to: LogTarget::Flag });
     }
 

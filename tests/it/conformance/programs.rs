@@ -34,20 +34,21 @@ pub fn lowered(
     policy: Policy,
     sizes: Sizes,
 ) -> Programs {
-    lowered_to(layers, rule, clip, policy, (sizes, 1))
+    lowered_to(layers, rule, clip, policy, (sizes, false))
 }
 
-/// With two `targets`, classes have weights.
+/// With `weighted`, classes have weights.
 pub fn lowered_to(
     layers: &[Layer],
     rule: UpdateRule,
     clip: Option<f32>,
     policy: Policy,
-    (Sizes { rows, batch, validation }, targets): (Sizes, usize),
+    (Sizes { rows, batch, validation }, weighted): (Sizes, bool),
 ) -> Programs {
     let chunk = 32.min(validation);
     let all = [Metric::Loss, Metric::Accuracy, Metric::GradNorm, Metric::ParamNorm];
     lower(&Options {
+        weighted,
         rule,
         clip,
         // Logging gradient norms would prevent the update from being fused into the products, and the fused
@@ -59,7 +60,7 @@ pub fn lowered_to(
         validation: Some((chunk, remainder(validation, chunk))),
         ordered: true,
         fold_update: true,
-        ..Options::new(layers, LossKind::CrossEntropy, [FEATURES, targets], batch)
+        ..Options::new(layers, LossKind::CrossEntropy, [FEATURES, 1], batch)
     })
 }
 
@@ -220,8 +221,10 @@ fn weighted_steps_follow_the_reference() {
     for (rows, batch, validation) in [(1, 1, 1), (5, 2, 33), (167, 33, 71)] {
         let sizes = Sizes { rows, batch, validation };
         for (layers, rule) in [(vec![linear(CLASSES, true)], UpdateRule::PLAIN_SGD), (mlp(), adam(true))] {
-            let programs = lowered_to(&layers, rule, None, Policy::Buffered, (sizes, 2));
-            follow(&programs, &bench(&programs, sizes), sizes, &format!("weights, {layers:?}"));
+            for policy in [Policy::Buffered, Policy::PerEpoch] {
+                let programs = lowered_to(&layers, rule, None, policy, (sizes, true));
+                follow(&programs, &bench(&programs, sizes), sizes, &format!("weights, {layers:?}"));
+            }
         }
     }
 }

@@ -21,6 +21,7 @@ pub struct Job {
     pub loss: LossKind,
     pub features: usize,
     pub targets: usize,
+    pub weighted: bool,
     pub batch: usize,
     pub rule: UpdateRule,
 }
@@ -40,16 +41,24 @@ impl Job {
     pub fn digits() -> Self {
         let layers = vec![linear(32, true), Layer::Relu, linear(10, true)];
         let loss = LossKind::CrossEntropy;
-        Self { layers, loss, features: 64, targets: 1, batch: 32, rule: ADAM }
+        Self { layers, loss, features: 64, targets: 1, weighted: false, batch: 32, rule: ADAM }
     }
 
     pub fn linear_regression() -> Self {
-        let layers = vec![linear(1, true)];
-        Self { layers, loss: LossKind::Mse, features: 2, targets: 1, batch: 32, rule: UpdateRule::PLAIN_SGD }
+        Self {
+            layers: vec![linear(1, true)],
+            loss: LossKind::Mse,
+            features: 2,
+            targets: 1,
+            weighted: false,
+            batch: 32,
+            rule: UpdateRule::PLAIN_SGD,
+        }
     }
 
     pub fn programs(&self) -> Programs {
         lower(&Options {
+            weighted: self.weighted,
             rule: self.rule,
             log_slots: 3 * (STEPS + 1),
             last: Some(self.batch.div_ceil(2)),
@@ -64,11 +73,11 @@ impl Job {
         let (mut numbers, rows) = (Numbers(31), self.batch * 3 * (STEPS + 1));
         bench.contents[0] = numbers.take(rows * self.features);
         bench.contents[1] = match self.loss.classifies() {
-            true if self.targets == 2 => {
+            true if self.weighted => {
                 (0..rows).map(|row| row * 3 % 10).flat_map(|class| [class as f32, weight(class)]).collect()
             }
             true => (0..rows).map(|row| (row * 3 % 10) as f32).collect(),
-            false => numbers.take(rows * self.targets),
+            false => numbers.take(rows * (self.targets + usize::from(self.weighted))),
         };
         bench.contents[4] = (0..rows).map(|i| (i * 7 % rows) as f32).collect();
         for parameter in &programs.layout.parameters {
@@ -148,16 +157,16 @@ pub fn check(driver: &Driver, engine: Engine, job: &Job, what: &str) {
 #[test]
 fn every_loss_at_odd_sizes_follows_the_reference() {
     let Some(driver) = Driver::get() else { return };
-    for (loss, outputs, targets) in [
-        (LossKind::Mse, 3, 3),
-        (LossKind::L1, 1, 1),
-        (LossKind::Huber, 5, 5),
-        (LossKind::CrossEntropy, 10, 1),
-        // With the weights of rows.
-        (LossKind::CrossEntropy, 10, 2),
-        (LossKind::Mse, 1, 2),
-        (LossKind::Huber, 5, 6),
+    for (loss, outputs, weighted) in [
+        (LossKind::Mse, 3, false),
+        (LossKind::L1, 1, false),
+        (LossKind::Huber, 5, false),
+        (LossKind::CrossEntropy, 10, false),
+        (LossKind::CrossEntropy, 10, true),
+        (LossKind::Mse, 1, true),
+        (LossKind::Huber, 5, true),
     ] {
+        let targets = if loss.classifies() { 1 } else { outputs };
         for (features, hidden, batch, rule) in [
             (7, 9, 13, ADAM),
             (64, 32, 32, UpdateRule::PLAIN_SGD),
@@ -166,7 +175,12 @@ fn every_loss_at_odd_sizes_follows_the_reference() {
         ] {
             let layers = vec![linear(hidden, true), Layer::Tanh, linear(outputs, true)];
             let what = format!("{loss:?} of {targets}, {features}-{hidden}-{outputs} of {batch}");
-            check(driver, Engine::TensorBlock, &Job { layers, loss, features, targets, batch, rule }, &what);
+            check(
+                driver,
+                Engine::TensorBlock,
+                &Job { layers, loss, features, targets, weighted, batch, rule },
+                &what,
+            );
         }
     }
 }
@@ -208,7 +222,7 @@ fn one_launch_runs_several_epochs() {
     several_epochs(&Job { layers, features: 65, batch: 13, ..Job::digits() });
     // One buffer for the batch, since two do not fit.
     let layers = vec![linear(2, true), Layer::Gelu, linear(3, true)];
-    let job = Job { layers, loss: LossKind::Mse, features: 400, targets: 3, batch: 64, rule: ADAM };
+    let job = Job { layers, features: 400, targets: 3, batch: 64, rule: ADAM, ..Job::linear_regression() };
     let programs = job.programs();
     let source = Machine::new(driver, &job.bench(&programs)).source(Engine::TensorBlock, &programs.train);
     assert!(source.text.contains("gather_rows"), "{}", source.text);

@@ -25,7 +25,7 @@ const ROOM: StepRoom =
 /// 784-256-10 at batch 256 under Adam.
 pub fn images() -> Job {
     let layers = vec![linear(256, true), Layer::Relu, linear(10, true)];
-    Job { layers, loss: LossKind::CrossEntropy, features: 784, targets: 1, batch: 256, rule: ADAM }
+    Job { layers, features: 784, batch: 256, ..Job::digits() }
 }
 
 fn source(programs: &Programs) -> StepSource {
@@ -68,9 +68,8 @@ fn wide_and_odd_products_follow_the_reference() {
     let Some(driver) = Driver::get() else { return };
     let wide = vec![linear(96, true), Layer::Gelu, linear(132, false), Layer::Tanh, linear(10, true)];
     let odd = vec![linear(131, true), Layer::Relu, linear(67, true), Layer::Sigmoid, linear(3, true)];
-    let classes = LossKind::CrossEntropy;
     for (what, job) in [
-        ("wide", Job { layers: wide, loss: classes, features: 112, targets: 1, batch: 12, rule: ADAM }),
+        ("wide", Job { layers: wide, features: 112, batch: 12, ..Job::digits() }),
         (
             "odd",
             Job {
@@ -79,11 +78,11 @@ fn wide_and_odd_products_follow_the_reference() {
                 features: 71,
                 targets: 3,
                 batch: 13,
-                rule: UpdateRule::PLAIN_SGD,
+                ..Job::linear_regression()
             },
         ),
-        ("weights of classes", Job { targets: 2, batch: 13, ..Job::digits() }),
-        ("weights of rows", Job { targets: 2, ..Job::linear_regression() }),
+        ("weights of classes", Job { weighted: true, batch: 13, ..Job::digits() }),
+        ("weights of rows", Job { weighted: true, ..Job::linear_regression() }),
         ("narrow", Job { features: 7, batch: 13, ..Job::digits() }),
         ("linear regression", Job::linear_regression()),
     ] {
@@ -102,7 +101,8 @@ fn a_weight_that_stays_in_its_blocks_follows_the_reference() {
         ("one row", 1, 65, ADAM),
         ("few columns in the last part", 31, 74, ADAM),
     ] {
-        let job = Job { layers: layers.clone(), loss: LossKind::Mse, features, targets: 3, batch, rule };
+        let layers = layers.clone();
+        let job = Job { layers, features, targets: 3, batch, rule, ..Job::linear_regression() };
         let programs = job.programs();
         let source = Machine::new(driver, &job.bench(&programs)).source(Engine::TensorGrid, &programs.train);
         assert_eq!(source.text.matches("First::gradient(").count(), 1, "{what}: {}", source.text);

@@ -242,7 +242,7 @@ fn losses_that_are_not_finite_are_flagged() {
             assert_eq!(machine.non_finite(), 42, "the first step, counted from 1");
 
             // The sums of the epoch include the loss that raises the flag, and nothing after it.
-            let sums = |sums| Op::from(Log { cells, to: LogTarget::Sums { rows: 3, sums } });
+            let sums = |sums| Op::from(Log { cells, to: LogTarget::Sums { rows: 3, weighted: false, sums } });
             suite.ops = vec![sums(Accumulator::Epoch)];
             let (program, _) = suite.reference(1);
             let mut machine = Machine::new(driver, &suite.bench);

@@ -154,7 +154,7 @@ fn steps_follow_the_reference_under_every_rule() {
         let bench = bench(&programs, sizes);
         check(driver, &programs, &bench, sizes.rows, sizes.validation, &format!("{rule:?} {policy:?}"));
     }
-    let programs = lowered_to(&layers, adam(false), None, Policy::Buffered, (sizes, 2));
+    let programs = lowered_to(&layers, adam(false), None, Policy::PerEpoch, (sizes, true));
     check(driver, &programs, &bench(&programs, sizes), sizes.rows, sizes.validation, "weights of classes");
 }
 

@@ -75,7 +75,7 @@ fn rows_of_one_class_are_said_to_be_so() {
     );
 }
 
-/// Of two classes the average precision is that of the second, here the more frequent: a run warns, and `evaluate` has both.
+/// Of two classes the average precision is that of the second. A run warns if that is nearly all rows, and `evaluate` has both.
 #[test]
 fn average_precision_names_its_class() {
     let rows: String = (0..60)
@@ -94,6 +94,11 @@ fn average_precision_names_its_class() {
     );
     let way = "for the rarer `ja` choose by `auc`, which is the same for both; `runner evaluate` prints the average precision of each\n";
     assert_eq!(rest, way);
+    let often: String =
+        (0..60).map(|row| format!("{row},{}\n", if row % 8 < 3 { "ja" } else { "nein" })).collect();
+    fs::write(place.path().join("even.csv"), format!("days,again\n{often}")).unwrap();
+    let even = place.runner(&["check", "spec.toml", "data.csv.path=even.csv", "-q"]);
+    assert_eq!((even.code, even.stderr.as_str()), (Some(0), ""), "5 of 8 rows are `nein`");
     let run = ran.stdout.trim();
     let ended = place.runner(&["evaluate", run, "rows.csv"]);
     let json = place.runner(&["evaluate", run, "rows.csv", "--json"]).stdout;

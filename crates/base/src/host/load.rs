@@ -19,15 +19,16 @@ const TICKS_PER_S: f64 = 100.0;
 /// A shorter window holds too few ticks to be accurate.
 const SHORTEST_WINDOW: Duration = Duration::from_millis(500);
 
-/// Runs that follow each other within this time share a sample: reading the counters takes longer than a
+/// Runs that follow each other within this time share their counters: reading the counters takes longer than a
 /// short run, on a machine of a hundred cores some milliseconds.
 const SAMPLE_LIFETIME: Duration = Duration::from_millis(100);
 
 /// The shortest window of periodic sampling.
 const SHORTEST_PERIOD: Duration = Duration::from_millis(50);
 
+/// What `/proc` counts, at a moment.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Sample {
+pub struct Counters {
     at: Instant,
     ticks: Ticks,
     throttles: u64,
@@ -79,7 +80,7 @@ impl Load {
     }
 
     /// `None` if the samples are too close.
-    pub fn between(before: &Sample, after: &Sample) -> Option<Self> {
+    pub fn between(before: &Counters, after: &Counters) -> Option<Self> {
         let window = after.at.checked_duration_since(before.at)?;
         if window < SHORTEST_WINDOW {
             return None;
@@ -122,7 +123,7 @@ impl Use {
     }
 
     /// `None` if the samples are too close.
-    pub fn between(before: &Sample, after: &Sample) -> Option<Self> {
+    pub fn between(before: &Counters, after: &Counters) -> Option<Self> {
         let window =
             after.at.checked_duration_since(before.at).filter(|window| *window >= SHORTEST_PERIOD)?;
         let spent =
@@ -142,7 +143,7 @@ impl Use {
 
 /// Samples taken at the start and end of each run.
 #[derive(Debug, Default)]
-pub struct Watch(Mutex<Vec<Sample>>);
+pub struct Watch(Mutex<Vec<Counters>>);
 
 impl Watch {
     pub fn mark(&self) {
@@ -157,26 +158,26 @@ impl Watch {
     }
 
     /// Returns the samples after adding one of this moment.
-    fn samples(&self) -> MutexGuard<'_, Vec<Sample>> {
+    fn samples(&self) -> MutexGuard<'_, Vec<Counters>> {
         let mut samples = lock(&self.0);
         if samples.last().is_none_or(|last| last.at.elapsed() >= SAMPLE_LIFETIME) {
             if samples.len() >= 1024 {
                 samples.drain(..512);
             }
-            samples.extend(sample());
+            samples.extend(counters());
         }
         samples
     }
 }
 
 /// The counters now; `None` if the system does not report them.
-pub fn sample() -> Option<Sample> {
+pub fn counters() -> Option<Counters> {
     let allowed = read_proc("/proc/self/status").and_then(|text| allowed_in(&text));
     let machine = read_proc("/proc/stat")?;
     let own = own_in(&read_proc("/proc/self/stat")?)?;
     let [busy, stolen, idle] = machine_in(&machine, allowed.as_deref())?;
     let withheld_us = read_proc("/sys/fs/cgroup/cpu.stat").and_then(|text| withheld_in(&text));
-    Some(Sample {
+    Some(Counters {
         at: Instant::now(),
         ticks: Ticks { busy, stolen, idle, own },
         throttles: throttles(),
@@ -284,15 +285,19 @@ mod tests {
 
     #[test]
     fn others_are_all_but_this_process() {
-        let before = Sample {
+        let before = Counters {
             at: Instant::now(),
             ticks: Ticks { busy: 1000, stolen: 5, idle: 0, own: 100 },
             throttles: 3,
             withheld_us: 1000,
         };
         let ticks = Ticks { busy: 1500, stolen: 25, idle: 480, own: 400 };
-        let later =
-            |ms| Sample { at: before.at + Duration::from_millis(ms), ticks, throttles: 4, withheld_us: 3000 };
+        let later = |ms| Counters {
+            at: before.at + Duration::from_millis(ms),
+            ticks,
+            throttles: 4,
+            withheld_us: 3000,
+        };
         let load = Load::between(&before, &later(2000)).unwrap();
         assert_eq!((load.window_s, load.others_cores, load.stolen_cores), (2.0, 1.0, 0.1));
         assert_eq!((load.throttles, load.withheld_s), (1, 0.002));
@@ -317,9 +322,9 @@ mod tests {
 
     #[test]
     fn a_short_run_looks_back_to_the_runs_before_it() {
-        let Some(mut sample) = sample() else { return };
+        let Some(mut sample) = counters() else { return };
         sample.at -= Duration::from_secs(3);
-        let long = Sample { at: sample.at + Duration::from_secs(1), ..sample };
+        let long = Counters { at: sample.at + Duration::from_secs(1), ..sample };
         let watch = Watch(Mutex::new(vec![sample, long]));
         watch.mark();
         let window_s = watch.load().unwrap().window_s;

@@ -46,25 +46,23 @@ pub(super) fn warnings(dataset: &Dataset, may_stratify: bool) -> Vec<String> {
     rare.into_iter().chain(absent).collect()
 }
 
-impl Dataset {
-    /// Of two classes `average_precision` is that of the second, as scikit-learn's of the labels 0 and 1. That one says little if it is
-    /// the more frequent: a warning, where it is.
-    pub fn warning_of_average_precision(&self) -> Option<String> {
-        let mut counts = [0_u64; 2];
-        for class in self.targets_of(&self.train) {
-            *counts.get_mut(class as usize)? += 1;
-        }
-        let [rare, frequent] = [0, 1].map(|class| name(self, class));
-        (self.classes == Some(2) && counts[1] > counts[0]).then(|| {
-            format!(
-                "`average_precision` is that of `{frequent}`, the second class, which {} of {} rows to train on are: for the rarer `{rare}` \
-                 choose by `auc`, which is the same for both; `runner evaluate` prints the average precision of each",
-                units::count(counts[1]),
-                units::count(counts[0] + counts[1]),
-            )
-        })
-    }
+/// Of two classes `average_precision` is that of the second, as scikit-learn's of the labels 0 and 1. That says little if nearly all
+/// rows are of it: a warning, from two thirds of the rows on.
+pub(super) fn warning_of_average_precision(dataset: &Dataset) -> Option<String> {
+    dataset.classes.filter(|classes| *classes == 2)?;
+    let counts = counts(dataset, &dataset.train, 2);
+    let [rare, frequent] = [0, 1].map(|class| name(dataset, class));
+    (counts[1] >= 2 * counts[0]).then(|| {
+        format!(
+            "`average_precision` is that of `{frequent}`, the second class, which {} of {} rows to train on are: for the rarer `{rare}` \
+             choose by `auc`, which is the same for both; `runner evaluate` prints the average precision of each",
+            units::count(counts[1] as u64),
+            units::count(dataset.train.rows as u64),
+        )
+    })
+}
 
+impl Dataset {
     /// Gives each class a weight, which then follows the class in every target, times the row's own if it has one. The weights
     /// are those of PyTorch's `CrossEntropyLoss(weight=...)`.
     ///

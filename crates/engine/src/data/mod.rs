@@ -101,6 +101,8 @@ pub struct Dataset {
     pub notes: Vec<String>,
     /// Warnings about the data.
     pub warnings: Arc<Vec<String>>,
+    /// One for trials that measure `average_precision`.
+    pub warning_of_average_precision: Option<String>,
     /// Fingerprints of its files at the time they were read.
     pub files: Vec<FileFingerprint>,
     /// Equal for equal data; see `digest.rs`.
@@ -208,6 +210,7 @@ fn open_with(
     }
     all.extend(classes::warnings(&dataset, division.may_stratify()));
     dataset.warnings = warnings;
+    dataset.warning_of_average_precision = classes::warning_of_average_precision(&dataset);
     Ok(dataset)
 }
 
@@ -250,8 +253,7 @@ fn check(dataset: &Dataset) -> Result<(), Problem> {
             return problem(format!("{rows} rows to {purpose}: expected at most {}", u32::MAX));
         }
     }
-    let weightless =
-        |part: &Part| sum_of_weights(&part.targets, [dataset.targets, dataset.target_width()]) == 0.0;
+    let weightless = |part: &Part| dataset.weight_of(part) == 0.0;
     if let Some((purpose, _)) = parts.into_iter().find(|(_, part)| part.is_some_and(weightless)) {
         return problem(format!("the weights of all rows to {purpose} are 0"));
     }
@@ -294,6 +296,7 @@ impl Dataset {
             truth: None,
             notes: Vec::new(),
             warnings: Arc::default(),
+            warning_of_average_precision: None,
             files: Vec::new(),
             digest: String::new(),
             is_sampled: false,
@@ -329,6 +332,11 @@ impl Dataset {
         self.facts().target_width()
     }
 
+    /// The sum of the weights of a part's rows; without weights their number.
+    pub fn weight_of(&self, part: &Part) -> f64 {
+        sum_of_weights(&part.targets, self.target_width(), self.weighted)
+    }
+
     /// The elements of a part's targets, without weights.
     pub fn targets_of<'a>(&self, part: &'a Part) -> impl Iterator<Item = f32> + Clone + 'a {
         let (targets, width) = (self.targets, self.target_width());
@@ -352,12 +360,13 @@ impl Dataset {
     }
 }
 
-/// The sum of the weights of rows, which are the last of each row's `width` elements; the number of rows if these are its
-/// `targets` alone.
-pub fn sum_of_weights(rows: &[f32], [targets, width]: [usize; 2]) -> f64 {
-    match width > targets {
-        true => rows.iter().skip(targets).step_by(width).map(|weight| f64::from(*weight)).sum(),
-        false => (rows.len() / width.max(1)) as f64,
+/// The sum of the weights of rows of targets, which are the last of each row's `width` elements; without weights the number of
+/// rows.
+fn sum_of_weights(targets: &[f32], width: usize, weighted: bool) -> f64 {
+    let rows = targets.chunks_exact(width);
+    match weighted {
+        true => rows.map(|row| f64::from(row[width - 1])).sum(),
+        false => rows.len() as f64,
     }
 }
 

@@ -77,23 +77,27 @@ pub struct EpochLoss {
     pub epoch: u64,
     /// Training rows seen in it.
     pub rows: u64,
-    /// The sum over steps of loss times rows.
+    /// The sum of their weights, if they have any.
+    pub weight: Option<f64>,
+    /// The sum over steps of loss times weight, or times rows without weights.
     pub sum: f64,
 }
 
 impl EpochLoss {
-    /// Adds a step's loss, which is the mean over its rows.
-    pub fn add(&mut self, epoch: u64, rows: u64, loss: f32) {
+    /// Adds a step's loss, which is the mean over its rows, weighted by their weights.
+    pub fn add(&mut self, epoch: u64, rows: u64, weight: Option<f64>, loss: f32) {
         if epoch != self.epoch {
             *self = Self { epoch, ..Self::default() };
         }
         self.rows += rows;
-        self.sum += f64::from(loss) * rows as f64;
+        self.weight = weight.map(|weight| self.weight.unwrap_or(0.0) + weight);
+        self.sum += f64::from(loss) * weight.unwrap_or(rows as f64);
     }
 
-    /// The mean over rows; `None` without rows.
+    /// The mean over rows, by their weights; `None` if nothing counts.
     pub fn mean(&self) -> Option<f64> {
-        (self.rows > 0).then(|| self.sum / self.rows as f64)
+        let weight = self.weight.unwrap_or(self.rows as f64);
+        (weight > 0.0).then(|| self.sum / weight)
     }
 }
 

@@ -2,8 +2,8 @@
 //! finite.
 
 use super::{
-    Access, BufferId, Cost, Emitter, Encoder, Kind, NON_FINITE, Operation, Record, Refused, Slice,
-    record::FLAG_VALIDATION,
+    Access, BufferId, Cost, Emitter, Encoder, Hyper, Kind, NON_FINITE, Operation, Record, Refused, Slice,
+    record::{FLAG_VALIDATION, FLAG_WEIGHTED},
     reference::Memory,
     run::{Context, Slices},
     split::Split,
@@ -23,8 +23,9 @@ pub enum LogTarget {
     /// A row of this buffer, at the device's slot counter.
     Row(BufferId),
     /// The device's sums in double precision. Each cell is added times `rows`: the number of rows if cells
-    /// are means, 1 if they are sums. The epoch's sums stop growing once the flag is raised.
-    Sums { rows: usize, sums: Accumulator },
+    /// are means, 1 if they are sums. If rows are weighted the loss is added times the sum of their weights, which is `rows` by
+    /// `loss_scale`. The epoch's sums stop growing once the flag is raised.
+    Sums { rows: usize, weighted: bool, sums: Accumulator },
     /// Only the flag.
     Flag,
 }
@@ -59,10 +60,12 @@ impl Operation for Log {
                 memory.slot += 1;
             }
             LogTarget::Sums { sums: Accumulator::Epoch, .. } if watched => {}
-            LogTarget::Sums { rows, sums } => {
+            LogTarget::Sums { rows, weighted, sums } => {
+                let loss = loss_weight(rows, weighted, &memory.hyper);
                 let to = &mut memory.sums[sums as usize];
                 to.resize(v.len(), 0.0);
-                to.iter_mut().zip(v).for_each(|(s, v)| *s += v * rows as f64);
+                to[0] += v[0] * loss;
+                to.iter_mut().zip(v).skip(1).for_each(|(s, v)| *s += v * rows as f64);
             }
             LogTarget::Flag => {}
         }
@@ -79,8 +82,12 @@ impl Operation for Log {
     fn record(&self, e: &Encoder<'_>) -> Result<Record, Refused> {
         let (kind, rows, flags) = match self.to {
             LogTarget::Row(_) => (Kind::LogAppend, 0, 0),
-            LogTarget::Sums { rows, sums: Accumulator::Epoch } => (Kind::Accumulate, rows, 0),
-            LogTarget::Sums { rows, .. } => (Kind::Accumulate, rows, FLAG_VALIDATION),
+            LogTarget::Sums { rows, sums: Accumulator::Validation, .. } => {
+                (Kind::Accumulate, rows, FLAG_VALIDATION)
+            }
+            LogTarget::Sums { rows, weighted, .. } => {
+                (Kind::Accumulate, rows, if weighted { FLAG_WEIGHTED } else { 0 })
+            }
             LogTarget::Flag => (Kind::Watch, 0, 0),
         };
         Ok(Record { rows: e.int(rows)?, flags, ..e.numbered(kind, self.cells.len, [self.cells])? })
@@ -102,7 +109,7 @@ impl LogTarget {
                 log[at.slot * cells.len()..][..cells.len()].copy_from_slice(cells);
                 worker.watch(cells[0], at.step);
             }
-            Self::Sums { rows, sums } => {
+            Self::Sums { rows, weighted, sums } => {
                 if sums == Accumulator::Epoch {
                     // Steps after the first loss that is not finite do not count.
                     if worker.non_finite.is_some() {
@@ -112,9 +119,19 @@ impl LogTarget {
                 }
                 let to = &mut worker.sums[sums as usize];
                 to.resize(cells.len(), 0.0);
-                to.iter_mut().zip(cells).for_each(|(s, v)| *s += f64::from(*v) * rows as f64);
+                to[0] += f64::from(cells[0]) * loss_weight(rows, weighted, &at.hyper);
+                to.iter_mut().zip(cells).skip(1).for_each(|(s, v)| *s += f64::from(*v) * rows as f64);
             }
             Self::Flag => worker.watch(cells[0], at.step),
         }
+    }
+}
+
+/// What the mean loss of a step counts in that of the epoch.
+fn loss_weight(rows: usize, weighted: bool, hyper: &Hyper) -> f64 {
+    match hyper.loss_scale {
+        scale if weighted && scale > 0.0 => rows as f64 / f64::from(scale),
+        _ if weighted => 0.0,
+        _ => rows as f64,
     }
 }

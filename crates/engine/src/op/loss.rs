@@ -64,12 +64,11 @@ impl Operation for Loss {
 
     fn reference(&self, memory: &mut Memory) {
         let (p, t) = (memory.get(self.prediction), memory.get(self.target));
-        let (mut losses, right, mut d) = reference(self.kind, &p, &t, self.rows, self.total_rows, self.width);
+        let (mut losses, right, mut d) = self.unweighted(&p, &t);
         if self.weighted {
             let scale = if self.gradient.is_some() { f64::from(memory.hyper.loss_scale) } else { 1.0 };
-            let line = 1 + if self.kind.classifies() { 1 } else { self.width };
-            for (row, target) in t.chunks_exact(line).enumerate() {
-                let weight = target[line - 1] * scale;
+            for (row, target) in t.chunks_exact(self.line()).enumerate() {
+                let weight = target[self.line() - 1] * scale;
                 losses[row] *= weight;
                 d[row * self.width..(row + 1) * self.width].iter_mut().for_each(|d| *d *= weight);
             }
@@ -86,13 +85,13 @@ impl Operation for Loss {
         let Self {
             kind, prediction, target, weighted, per_row, hits, gradient, rows, total_rows, width, ..
         } = *self;
-        let target_width = target.len / rows.max(1);
+        let line = self.line();
         split.each(rows, |rows| {
             let hits = hits.map_or(Slice::default(), |h| h.part(rows.clone()));
             let gradient = gradient.map_or(Slice::default(), |g| g.rows(&rows, width));
-            let reads = [prediction.rows(&rows, width), target.rows(&rows, target_width)];
+            let reads = [prediction.rows(&rows, width), target.rows(&rows, line)];
             (
-                Job { kind, width, total_rows, weighted },
+                Job { kind, width, line, total_rows, weighted },
                 Access::new(reads, [per_row.part(rows), hits, gradient]),
             )
         });
@@ -100,7 +99,7 @@ impl Operation for Loss {
 
     fn of_rows(&self, rows: &Range<usize>) -> Option<Op> {
         let (wide, single) = (|of: Slice| of.rows(rows, self.width), |of: Slice| of.rows(rows, 1));
-        let target = self.target.rows(rows, self.target.len / self.rows.max(1));
+        let target = self.target.rows(rows, self.line());
         let (prediction, gradient) = (wide(self.prediction), self.gradient.map(wide));
         let (per_row, hits) = (single(self.per_row), self.hits.map(single));
         let (first, rows) = (self.first + rows.start, rows.len());
@@ -134,6 +133,49 @@ impl Operation for Loss {
 }
 
 impl Loss {
+    /// Elements of a row of targets, with its weight.
+    pub fn line(&self) -> usize {
+        usize::from(self.weighted) + if self.kind.classifies() { 1 } else { self.width }
+    }
+
+    /// Losses per row, hits, and the gradient of the mean over `total_rows`, without weights, as PyTorch defines them with
+    /// `reduction="mean"`.
+    fn unweighted(&self, p: &[f64], t: &[f64]) -> (Vec<f64>, Vec<f64>, Vec<f64>) {
+        let (&Self { kind, rows, total_rows: total, width, .. }, line) = (self, self.line());
+        let mut losses = vec![0.0; rows];
+        let mut hits = vec![0.0; rows];
+        let mut gradient = vec![0.0; rows * width];
+        let n = (total * width) as f64;
+        for r in 0..rows {
+            let row = &p[r * width..(r + 1) * width];
+            if kind == LossKind::CrossEntropy {
+                let max = row.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+                let sum: f64 = row.iter().map(|v| (v - max).exp()).sum();
+                let class = t[r * line] as usize;
+                losses[r] = sum.ln() + max - row[class];
+                hits[r] = f64::from(row.iter().position(|v| *v == max) == Some(class));
+                for j in 0..width {
+                    let indicator = f64::from(j == class);
+                    gradient[r * width + j] = ((row[j] - max).exp() / sum - indicator) / total as f64;
+                }
+                continue;
+            }
+            for j in 0..width {
+                let d = row[j] - t[r * line + j];
+                let (l, g) = match kind {
+                    LossKind::Mse => (d * d, 2.0 * d),
+                    LossKind::L1 => (d.abs(), if d == 0.0 { 0.0 } else { d.signum() }),
+                    LossKind::Huber if d.abs() <= 1.0 => (0.5 * d * d, d),
+                    LossKind::Huber => (d.abs() - 0.5, d.signum()),
+                    LossKind::CrossEntropy => (0.0, 0.0),
+                };
+                losses[r] += l;
+                gradient[r * width + j] = g / n;
+            }
+        }
+        (losses, hits, gradient)
+    }
+
     /// The weight of a term in the mean over these rows.
     fn constants(&self, rows: usize) -> [f32; 6] {
         let terms = if self.kind.classifies() { 1 } else { self.width };
@@ -152,6 +194,8 @@ pub(super) fn size(r: &Record, multiprocessors: u32) -> Size {
 pub struct Job {
     kind: LossKind,
     width: usize,
+    /// Elements of a row of targets.
+    line: usize,
     total_rows: usize,
     weighted: bool,
 }
@@ -163,7 +207,7 @@ impl Job {
         ([prediction, target, ..], [per_row, hits, gradient, _]): Slices<'_>,
         context: &mut Context<'_>,
     ) {
-        let Self { kind, width, total_rows, weighted } = *self;
+        let Self { kind, width, line, total_rows, weighted } = *self;
         let mut out = Out { per_row, hits, gradient };
         let scale = if out.gradient.is_empty() { 1.0 } else { context.at.hyper.loss_scale };
         if kind.classifies() {
@@ -171,62 +215,37 @@ impl Job {
             cross_entropy(prediction, &labels, width, total_rows as f32, &mut out);
             return;
         }
-        regression(kind, prediction, target, width, (total_rows * width) as f32, &mut out);
+        regression(kind, prediction, target, [width, line], (total_rows * width) as f32, &mut out);
         if weighted {
             scale_rows(target, width, scale, &mut out);
         }
     }
 }
 
-/// Losses per row, hits, and the gradient of the mean over `total` rows, as PyTorch defines them with
-/// `reduction="mean"`.
-fn reference(
-    kind: LossKind,
-    p: &[f64],
-    t: &[f64],
-    rows: usize,
-    total: usize,
-    width: usize,
-) -> (Vec<f64>, Vec<f64>, Vec<f64>) {
-    let mut losses = vec![0.0; rows];
-    let mut hits = vec![0.0; rows];
-    let mut gradient = vec![0.0; rows * width];
-    let n = (total * width) as f64;
-    for r in 0..rows {
-        let row = &p[r * width..(r + 1) * width];
-        if kind == LossKind::CrossEntropy {
-            let max = row.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-            let sum: f64 = row.iter().map(|v| (v - max).exp()).sum();
-            let class = t[r * (t.len() / rows)] as usize;
-            losses[r] = sum.ln() + max - row[class];
-            hits[r] = f64::from(row.iter().position(|v| *v == max) == Some(class));
-            for j in 0..width {
-                let indicator = f64::from(j == class);
-                gradient[r * width + j] = ((row[j] - max).exp() / sum - indicator) / total as f64;
-            }
-            continue;
-        }
-        for j in 0..width {
-            let d = row[j] - t[r * (t.len() / rows) + j];
-            let (l, g) = match kind {
-                LossKind::Mse => (d * d, 2.0 * d),
-                LossKind::L1 => (d.abs(), if d == 0.0 { 0.0 } else { d.signum() }),
-                LossKind::Huber if d.abs() <= 1.0 => (0.5 * d * d, d),
-                LossKind::Huber => (d.abs() - 0.5, d.signum()),
-                LossKind::CrossEntropy => (0.0, 0.0),
-            };
-            losses[r] += l;
-            gradient[r * width + j] = g / n;
-        }
-    }
-    (losses, hits, gradient)
-}
-
 /// The loss of each row in f64, without weights: a mean over the row's outputs. `prediction` is `[rows, width]`; `target` is
-/// `[rows, width]` or `[rows]` class indices, or one wider.
-pub fn losses_of_rows(kind: LossKind, prediction: &[f64], target: &[f64], width: usize) -> Vec<f64> {
+/// `[rows, width]` or `[rows]` class indices, or, if rows have weights, one wider.
+pub fn losses_of_rows(
+    kind: LossKind,
+    prediction: &[f64],
+    target: &[f64],
+    (width, weighted): (usize, bool),
+) -> Vec<f64> {
     let rows = prediction.len() / width;
-    let (mut losses, _, _) = reference(kind, prediction, target, rows, rows, width);
+    let none = Slice::default();
+    let loss = Loss {
+        kind,
+        prediction: none,
+        target: none,
+        weighted,
+        per_row: none,
+        hits: None,
+        gradient: None,
+        rows,
+        first: 0,
+        total_rows: rows,
+        width,
+    };
+    let (mut losses, ..) = loss.unweighted(prediction, target);
     let terms = if kind.classifies() { 1 } else { width };
     losses.iter_mut().for_each(|loss| *loss /= terms as f64);
     losses
@@ -242,23 +261,24 @@ struct Out<'a> {
     gradient: &'a mut [f32],
 }
 
-/// Regression losses. `terms` is the number of terms in the mean: rows of the global batch times the width.
+/// Regression losses. `widths` are the elements of a row of predictions and of a row of targets. `terms` is the number of terms in
+/// the mean: rows of the global batch times the width.
 fn regression(
     kind: LossKind,
     prediction: &[f32],
     target: &[f32],
-    width: usize,
+    widths: [usize; 2],
     terms: f32,
     out: &mut Out<'_>,
 ) {
     vectorized(
         #[inline(always)]
         || match kind {
-            LossKind::Mse => pass(prediction, target, width, out, |d| (d * d, 2.0 * d / terms)),
-            LossKind::L1 => pass(prediction, target, width, out, |d| {
+            LossKind::Mse => pass(prediction, target, widths, out, |d| (d * d, 2.0 * d / terms)),
+            LossKind::L1 => pass(prediction, target, widths, out, |d| {
                 (d.abs(), if d == 0.0 { 0.0 } else { (1.0f32 / terms).copysign(d) })
             }),
-            LossKind::Huber => pass(prediction, target, width, out, |d| {
+            LossKind::Huber => pass(prediction, target, widths, out, |d| {
                 let inside = d.abs() <= 1.0;
                 let loss = if inside { 0.5 * d * d } else { d.abs() - 0.5 };
                 (loss, if inside { d / terms } else { (1.0f32 / terms).copysign(d) })
@@ -269,16 +289,14 @@ fn regression(
 }
 
 #[inline(always)]
-fn pass(p: &[f32], t: &[f32], width: usize, out: &mut Out<'_>, f: impl Fn(f32) -> (f32, f32)) {
-    // A weight may follow the targets of a row.
-    let line = t.len() / out.per_row.len().max(1);
+fn pass(p: &[f32], t: &[f32], [width, line]: [usize; 2], out: &mut Out<'_>, f: impl Fn(f32) -> (f32, f32)) {
     if line == 1 && !out.gradient.is_empty() {
         for (((p, t), l), g) in p.iter().zip(t).zip(&mut *out.per_row).zip(&mut *out.gradient) {
             (*l, *g) = f(p - t);
         }
         return;
     }
-    let rows = p.chunks_exact(width).zip(t.chunks_exact(line.max(1)));
+    let rows = p.chunks_exact(width).zip(t.chunks_exact(line));
     for (((p, t), l), row) in rows.zip(&mut *out.per_row).zip(0..) {
         *l = p.iter().zip(t).map(|(p, t)| f(p - t).0).sum();
         if let Some(g) = out.gradient.get_mut(row * width..(row + 1) * width) {

@@ -251,7 +251,10 @@ impl TrainLoop<'_> {
                 rows: batch as u32,
                 last_rows: last_rows as u32,
             };
-            self.metric_buffer.ran(ended, self.lr_scheduler.lrs.get(done..done + count).unwrap_or_default());
+            let weights = self.batch_weights.as_ref().map_or(&[][..], |weights| &weights.filled);
+            let [lrs, weights] = [&self.lr_scheduler.lrs[..], weights]
+                .map(|all| all.get(done..done + count).unwrap_or_default());
+            self.metric_buffer.ran(ended, lrs, weights);
             taken += (count - 1) * batch + last_rows;
             (done, within) = (done + count, 0);
             self.at.step += count as u64;

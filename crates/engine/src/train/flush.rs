@@ -33,7 +33,10 @@ impl TrainLoop<'_> {
                 self.group.take_sums(Purpose::Log, Accumulator::Epoch, &mut sums)?;
                 let waited = self.settle(Purpose::Log)?;
                 let lr = self.lr_scheduler.lr_at(self.at.step.saturating_sub(1), self.at.epoch - 1).lr;
-                let row = self.metric_buffer.epoch_mean(self.at.epoch, self.at.step, lr, &sums);
+                let Position { epoch, step, .. } = self.at;
+                let first = (epoch - 1) * self.trial.steps_per_epoch;
+                let weight = self.batch_weights.as_mut().map(|weights| weights.of_steps(first..step));
+                let row = self.metric_buffer.epoch_mean([epoch, step], lr, &sums, weight.transpose()?);
                 self.outbox.events.extend(row);
                 self.log_ends(start, waited);
             }

@@ -32,6 +32,8 @@ struct Half {
     used: usize,
     waiting: Vec<Waiting>,
     lrs: Vec<f64>,
+    /// The weight of each step's rows; empty if rows have none.
+    weights: Vec<f64>,
 }
 
 pub struct MetricBuffer {
@@ -128,14 +130,15 @@ impl MetricBuffer {
         }
     }
 
-    /// Records steps that ran; `lrs` has one learning rate per step.
-    pub fn ran(&mut self, steps: Steps, lrs: &[f64]) {
+    /// Records steps that ran. `lrs` has one learning rate per step, and `weights` the weight of its rows if they have any.
+    pub fn ran(&mut self, steps: Steps, lrs: &[f64], weights: &[f64]) {
         self.epoch_rows += steps.rows as u64 * (steps.count as u64 - 1) + u64::from(steps.last_rows);
         match self.policy {
             Policy::Immediate | Policy::Buffered => {
                 self.half.used += steps.count;
                 self.half.waiting.push(Waiting::Steps(steps));
                 self.half.lrs.extend_from_slice(if self.lr { lrs } else { &[] });
+                self.half.weights.extend_from_slice(weights);
             }
             // Only the last end is used, and an epoch may have many steps.
             Policy::PerEpoch | Policy::Off => {
@@ -193,7 +196,8 @@ impl MetricBuffer {
                     let last_rows = if count == s.count { s.last_rows } else { s.rows };
                     for (place, row) in block.chunks_exact(self.width).enumerate() {
                         let rows = if place + 1 == count { last_rows } else { s.rows };
-                        self.epoch_loss.add(s.epoch, rows.into(), row[0]);
+                        let weight = half.weights.get(kept.start + place).copied();
+                        self.epoch_loss.add(s.epoch, rows.into(), weight, row[0]);
                         self.last_loss = Some(row[0]);
                     }
                     events.push(Event::Train(TrainRows {
@@ -215,6 +219,7 @@ impl MetricBuffer {
         self.drop_ends(if half.used > 0 { ended.min(half.used) } else { ended });
         half.used = 0;
         half.lrs.clear();
+        half.weights.clear();
         *(if is_other { &mut self.other } else { &mut self.half }) = half;
         events
     }
@@ -224,16 +229,26 @@ impl MetricBuffer {
         self.epoch_rows = rows;
     }
 
-    /// The epoch's row: the mean from the device's row-weighted sums, with the `lr` of the last step. `None`
-    /// if the epoch had no step.
-    pub fn epoch_mean(&mut self, epoch: u64, step: u64, lr: f64, sums: &[f64]) -> Option<Event> {
+    /// The epoch's row: the means from the device's sums, with the `lr` of the last step. `weight` is that of the epoch's rows, if
+    /// they have any. `None` if the epoch had no step.
+    pub fn epoch_mean(
+        &mut self,
+        [epoch, step]: [u64; 2],
+        lr: f64,
+        sums: &[f64],
+        weight: Option<f64>,
+    ) -> Option<Event> {
         let rows = self.take_epoch_rows();
         if rows == 0 {
             return None;
         }
-        let values: Vec<f32> = sums.iter().map(|s| (s / rows as f64) as f32).collect();
+        let mut values: Vec<f32> = sums.iter().map(|s| (s / rows as f64) as f32).collect();
+        let sum = sums.first().copied().unwrap_or_default();
+        self.epoch_loss = EpochLoss { epoch, rows, weight, sum };
+        if let Some(loss) = values.first_mut() {
+            *loss = self.epoch_loss.mean().unwrap_or_default() as f32;
+        }
         self.last_loss = values.first().copied();
-        self.epoch_loss = EpochLoss { epoch, rows, sum: sums.first().copied().unwrap_or_default() };
         let rows = u32::try_from(rows).unwrap_or(u32::MAX);
         let ended_s = self.ends.last().copied();
         self.drop_ends(self.ends.len());

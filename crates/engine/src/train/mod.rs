@@ -3,6 +3,7 @@
 //! A block of steps runs on the device without the host. It ends at the next flush of the log, at the end of
 //! an epoch, at `max_steps`, or after about 50 ms, so that a signal or `max_time` is noticed.
 
+mod areas;
 mod batch_weights;
 mod best;
 mod blocks;
@@ -20,7 +21,6 @@ mod orders;
 mod outcome;
 mod plateau;
 mod prefetch;
-mod ranked;
 mod resamples;
 mod save;
 mod scores;
@@ -34,5 +34,6 @@ pub use init::initial_values;
 pub use lr_scheduler::LrScheduler;
 pub use resamples::{Drawn, Resamples};
 pub use scores::{ClassCounts, Scores, largest};
+pub use state::Emit;
 pub use stop::{EarlyStopper, Judge, StopFlag};
 pub use train_loop::{TrainSetup, Trained, grain, train};

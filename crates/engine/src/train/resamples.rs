@@ -3,7 +3,7 @@
 
 use super::{
     Scores,
-    ranked::{Ranking, mean_areas},
+    areas::{Ranking, mean_areas},
     scores::{Errors, Sums, largest},
 };
 use crate::{
@@ -48,12 +48,12 @@ pub struct Drawn {
 }
 
 impl Resamples {
-    /// `predictions` is `[rows, outputs]`, `targets` as for [`Scores::add`], and `scores` has the same rows. Targets of numbers have
+    /// `predictions` is `[rows, outputs]`, `targets` and their `width` as for [`Scores::add`], and `scores` has the same rows. Targets of numbers have
     /// `scales`. `groups` are numbered from 0.
     pub fn new(
         kind: LossKind,
         scores: &Scores,
-        (predictions, targets): (&[f32], &[f32]),
+        (predictions, targets, width): (&[f32], &[f32], usize),
         scales: &[Scale],
         groups: Option<Vec<u32>>,
     ) -> Self {
@@ -62,14 +62,13 @@ impl Resamples {
             Scores::Classes(all) => all.classes,
         };
         let rows = predictions.len() / outputs.max(1);
-        let width = targets.len() / rows.max(1);
         let of_target = if kind.classifies() { 1 } else { outputs };
         let weights: Vec<f64> = targets
-            .chunks_exact(width.max(1))
+            .chunks_exact(width)
             .map(|row| row.get(of_target).map_or(1.0, |weight| (*weight).into()))
             .collect();
         let wide = |values: &[f32]| values.iter().map(|value| f64::from(*value)).collect::<Vec<f64>>();
-        let losses = losses_of_rows(kind, &wide(predictions), &wide(targets), outputs);
+        let losses = losses_of_rows(kind, &wide(predictions), &wide(targets), (outputs, width > of_target));
         let figures = match scores {
             Scores::Numbers(_) => {
                 let of = |(target, scale): (usize, &Scale)| {
@@ -86,7 +85,7 @@ impl Resamples {
                 Figures::Numbers(scales.iter().enumerate().map(of).collect())
             }
             Scores::Classes(all) => {
-                let rows = predictions.chunks_exact(outputs).zip(targets.chunks_exact(width.max(1)));
+                let rows = predictions.chunks_exact(outputs).zip(targets.chunks_exact(width));
                 let cell =
                     |(row, actual): (&[f32], &[f32])| actual[0] as u32 * outputs as u32 + largest(row) as u32;
                 Figures::Classes {
@@ -206,11 +205,11 @@ mod tests {
         // Computed from the papers' definitions of the generator, without this code.
         let (outputs, classes) = (vec![0.0; 10], vec![0.0, 1.0, 0.0, 1.0, 0.0]);
         let mut scores = Scores::of_classes(2, true);
-        scores.add(&outputs, &classes);
-        let all = Resamples::new(LossKind::CrossEntropy, &scores, (&outputs, &classes), &[], None);
+        scores.add(&outputs, &classes, 1);
+        let all = Resamples::new(LossKind::CrossEntropy, &scores, (&outputs, &classes, 1), &[], None);
         assert_eq!([0, 1].map(|number| all.counts(number)), [[1, 1, 0, 0, 3], [0, 0, 1, 2, 2]]);
         let groups = Some(vec![3, 0, 1, 2, 3]);
-        let all = Resamples::new(LossKind::CrossEntropy, &scores, (&outputs, &classes), &[], groups);
+        let all = Resamples::new(LossKind::CrossEntropy, &scores, (&outputs, &classes, 1), &[], groups);
         assert_eq!((all.units(), all.counts(2)), (4, vec![1, 1, 2, 0, 1]));
     }
 
@@ -220,13 +219,13 @@ mod tests {
         let (outputs, classes) = classified();
         let scores = |outputs: &[f32], classes: &[f32]| {
             let mut scores = Scores::of_classes(3, true);
-            scores.add(outputs, classes);
+            scores.add(outputs, classes, 1);
             scores
         };
         let groups = |size: u32| (0..40).map(|row| row / size).collect::<Vec<u32>>();
         for groups in [None, Some(groups(3))] {
             let own = scores(&outputs, &classes);
-            let all = Resamples::new(LossKind::CrossEntropy, &own, (&outputs, &classes), &[], groups);
+            let all = Resamples::new(LossKind::CrossEntropy, &own, (&outputs, &classes, 1), &[], groups);
             for number in 0..20 {
                 let [rows, labels] = [&outputs, &classes].map(|values| drawn(&all.counts(number), values));
                 let (found, expected) = (all.draw(number), scores(&rows, &labels));
@@ -255,11 +254,11 @@ mod tests {
             (0..31_u32).flat_map(|row| [(row * 13 % 17 + row % 4) as f32 / 8.0, (row % 5) as f32]).collect();
         let scores = |predictions: &[f32], targets: &[f32]| {
             let mut scores = Scores::of_numbers(&[scale]);
-            scores.add(predictions, targets);
+            scores.add(predictions, targets, 2);
             scores
         };
         let own = scores(&predictions, &targets);
-        let all = Resamples::new(LossKind::Mse, &own, (&predictions, &targets), &[scale], None);
+        let all = Resamples::new(LossKind::Mse, &own, (&predictions, &targets, 2), &[scale], None);
         for number in 0..20 {
             let [rows, truth] = [&predictions, &targets].map(|values| drawn(&all.counts(number), values));
             let (found, expected) = (all.draw(number), scores(&rows, &truth));
@@ -285,8 +284,8 @@ mod tests {
             (0..100).flat_map(|row| if row < 80 { [1.0, 0.0] } else { [0.0, 1.0] }).collect();
         let classes = vec![0.0; 100];
         let mut scores = Scores::of_classes(2, true);
-        scores.add(&outputs, &classes);
-        let all = Resamples::new(LossKind::CrossEntropy, &scores, (&outputs, &classes), &[], None);
+        scores.add(&outputs, &classes, 1);
+        let all = Resamples::new(LossKind::CrossEntropy, &scores, (&outputs, &classes, 1), &[], None);
         let drawn = (0..4000).map(|number| all.draw(number).accuracy.expect("classes"));
         let mut drawn: Vec<f64> = drawn.collect();
         drawn.sort_unstable_by(f64::total_cmp);

@@ -2,7 +2,7 @@
 //! the training file, averaged over the targets, and weighted as by `sample_weight` if rows have weights. For
 //! classifications: averaged over the classes that occur (`macro`); rows count equally.
 
-use super::ranked::{Areas, Ranked, Ranking};
+use super::areas::{Areas, Ranking, ScoredRows};
 use crate::{data::Scale, event::Confusion, spec::Metric};
 
 /// Accumulators that are updated row by row.
@@ -52,7 +52,7 @@ enum Ranks {
     /// No metric ranks them.
     Unknown,
     /// The outputs of all rows.
-    Rows(Ranked),
+    Rows(ScoredRows),
     /// The areas themselves, of a resample.
     Areas(Areas),
 }
@@ -65,7 +65,7 @@ impl Scores {
 
     /// `ranks` says whether there is a metric that ranks outputs.
     pub fn of_classes(classes: usize, ranks: bool) -> Self {
-        let ranks = if ranks { Ranks::Rows(Ranked::new(classes)) } else { Ranks::Unknown };
+        let ranks = if ranks { Ranks::Rows(ScoredRows::new(classes)) } else { Ranks::Unknown };
         Self::Classes(Classes { classes, counts: vec![0; classes * classes], has_nan: false, ranks })
     }
 
@@ -75,14 +75,13 @@ impl Scores {
     }
 
     /// Adds rows. `predictions` is `[rows, outputs]`; `targets` is `[rows, outputs]` numbers or `[rows]`
-    /// classes, each row perhaps followed by its weight.
-    pub fn add(&mut self, predictions: &[f32], targets: &[f32]) {
+    /// classes, each row perhaps followed by its weight; `width` counts its elements.
+    pub fn add(&mut self, predictions: &[f32], targets: &[f32], width: usize) {
         let outputs = match self {
             Self::Numbers(errors) => errors.len(),
             Self::Classes(all) => all.classes,
         };
-        let width = targets.len() / (predictions.len() / outputs).max(1);
-        let rows = predictions.chunks_exact(outputs).zip(targets.chunks_exact(width.max(1)));
+        let rows = predictions.chunks_exact(outputs).zip(targets.chunks_exact(width));
         match self {
             Self::Numbers(errors) => {
                 for (predicted, actual) in rows {
@@ -285,7 +284,7 @@ mod tests {
 
     fn r2(predictions: &[f32], targets: &[f32]) -> f64 {
         let mut scores = Scores::of_numbers(&[Scale::IDENTITY]);
-        scores.add(predictions, targets);
+        scores.add(predictions, targets, 1);
         scores.value(Metric::R2).unwrap()
     }
 
@@ -301,9 +300,9 @@ mod tests {
     #[test]
     fn outputs_that_are_no_numbers_have_no_metrics() {
         let mut scores = Scores::of_classes(2, false);
-        scores.add(&[0.1, 0.9, 0.8, 0.2], &[1.0, 0.0]);
+        scores.add(&[0.1, 0.9, 0.8, 0.2], &[1.0, 0.0], 1);
         assert_eq!(scores.value(Metric::F1), Some(1.0));
-        scores.add(&[f32::NAN, f32::NAN], &[0.0]);
+        scores.add(&[f32::NAN, f32::NAN], &[0.0], 1);
         assert!(
             [Metric::F1, Metric::Precision, Metric::Recall].map(|m| scores.value(m).unwrap().is_nan())
                 == [true; 3]

@@ -13,7 +13,6 @@ use super::{
     train_loop::{Halt, Source, TrainLoop},
 };
 use crate::{
-    data::sum_of_weights,
     device::{Block, PassKind, Purpose},
     event::{Event, Level, Status, ValidationRow},
     program::{Accumulator, Phase},
@@ -75,9 +74,8 @@ impl TrainLoop<'_> {
             return self.check();
         }
         let classifies = self.trial.spec.model.loss.classifies();
-        let widths = [self.dataset.targets, self.dataset.target_width()];
         let part = self.dataset.validation.as_ref();
-        let weight = part.map_or(0.0, |part| sum_of_weights(&part.targets, widths));
+        let weight = part.map_or(0.0, |part| self.dataset.weight_of(part));
         let row = ValidationRow {
             step: self.at.step,
             epoch: self.at.epoch,
@@ -130,7 +128,7 @@ impl TrainLoop<'_> {
             self.trial.ranks().map(|programs| programs.layout.prediction.unwrap_or_default()).collect();
         let predictions = self.group.read_rows(Purpose::Validation, first, rows.len())?;
         let width = self.dataset.target_width();
-        scores.add(&predictions, &part.targets[rows.start * width..rows.end * width]);
+        scores.add(&predictions, &part.targets[rows.start * width..rows.end * width], width);
         Ok(())
     }
 

@@ -63,7 +63,7 @@ impl SystemSampler {
         let file = path.map(|(path, _)| RowFile::with_columns(path, names)).transpose()?;
         let every = path.map(|(_, every)| every);
         let (stop, stopped) = channel();
-        let mut sampling = Sampling { file, gpus, last: load::sample(), ..Sampling::new() };
+        let mut sampling = Sampling { file, gpus, last: load::counters(), ..Sampling::new() };
         let body = move || {
             sampling.see_others();
             sampling.take()?;
@@ -94,7 +94,7 @@ struct Sampling {
     origin: Instant,
     file: Option<RowFile>,
     gpus: Option<GpuProbe>,
-    last: Option<load::Sample>,
+    last: Option<load::Counters>,
     seen: BTreeMap<String, Seen>,
     others: BTreeSet<String>,
 }
@@ -122,7 +122,7 @@ impl Sampling {
         let samples = self.gpus.as_ref().map(|gpus| (gpus.sample)()).unwrap_or_default();
         samples.iter().for_each(|(name, sample)| self.see(name, sample));
         let Some(file) = &mut self.file else { return Ok(()) };
-        let now = load::sample();
+        let now = load::counters();
         let load = self.last.zip(now).and_then(|(before, after)| load::Use::between(&before, &after));
         if load.is_some() {
             // The interval was too short for the clock ticks of CPU time; the next sample covers a longer

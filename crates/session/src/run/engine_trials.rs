@@ -9,9 +9,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::{Stepper, executor};
+use super::Stepper;
 use crate::{
-    cuda::{KeptGpus, RankLink},
+    cuda::KeptGpus,
     device::{DeviceError, Grain},
     host::{self, load},
     plan::{DeviceId, Engine, EngineReason, PlanError, Trial, Tried},
@@ -291,16 +291,7 @@ pub fn warm_up(trial: &Trial) -> Duration {
 }
 
 fn stepper(trial: &Trial) -> Result<Stepper, DeviceError> {
-    let executor = executor(trial, trial.devices.used[0], (*trial.programs).clone(), RankLink::Alone)?;
-    let in_memory = NUMBERS / (trial.programs.train.batch * trial.facts.features).max(1);
-    let mut stepper = Stepper::new(trial, executor, in_memory.clamp(1, Stepper::most_steps(trial)), NUMBERS)?;
-    let all = stepper.steps();
-    // The first step is cold; the second tells how many steps fit into a block.
-    stepper.set_steps(1);
-    stepper.block(Grain::Blocks)?;
-    let step_s = stepper.block(Grain::Blocks)?;
-    stepper.set_steps(((BLOCK_S / step_s) as usize).clamp(1, all)); // a float cast to an integer saturates
-    Ok(stepper)
+    Stepper::sized(trial, BLOCK_S, NUMBERS, None)
 }
 
 /// The spec with this engine named.

@@ -34,10 +34,6 @@ impl Planned for LabTrial {
         [spec.seed.to_string(), String::new()]
     }
 
-    fn drawn_by(spec: &LabSpec) -> String {
-        spec.seed.to_string()
-    }
-
     fn hash8(&self) -> String {
         self.spec.hash8()
     }

@@ -66,7 +66,9 @@ pub use kind::Kind;
 pub use placement::Placement;
 pub use planned::{ExecuteError, Planned, Process, Resume, Role, RunFacts, Start};
 pub use prepare::{Prepared, first_run, prepare, warnings};
-pub use rehearsal::{LONGEST_STEP_S, Rehearsal, Unmeasured, rehearse};
+pub use rehearsal::{
+    LONGEST_STEP_S, Rehearsal, RoundEnd, Unmeasured, rehearse, round, shortened, stop_learning,
+};
 pub use rungs::waits_at_rung;
 pub use samples::{
     Paired, Sample, SampleUnit, SeedsAndFold, TrialValue, is_of_fold, mean, pairs, sample_unit, samples,

@@ -171,7 +171,10 @@ pub trait Planned: Sized + Send + Sync {
     fn seeds_and_fold(spec: &Self::Spec) -> SeedsAndFold;
 
     /// What draws the validation rows of a trial in each fold: trials of a setting with the same have the same rows.
-    fn drawn_by(spec: &Self::Spec) -> String;
+    fn drawn_by(spec: &Self::Spec) -> String {
+        let [seeds, _] = Self::seeds_and_fold(spec);
+        seeds
+    }
 
     /// First 8 hex digits of SHA-256 of the resolved spec.
     fn hash8(&self) -> String;

@@ -12,8 +12,8 @@ use crate::{
     host::load::{self, Use},
     plan::Trial,
     record::RowLengths,
-    spec::{Rule, ValidateEvery},
-    train::StopFlag,
+    spec::{Rule, Spec, ValidateEvery},
+    train::{Emit, StopFlag},
 };
 
 /// Approximate time of one round, and the fewest rounds of short steps; more rounds begin until `LONG` has passed.
@@ -84,34 +84,36 @@ pub fn rehearse(trial: &Trial, datasets: &mut Datasets) -> Result<Rehearsal, Unm
     if dataset.is_read_at_start && dataset.feature_bytes() > MOST_READ_BYTES {
         return Err(failed(&"its rows are read when it begins"));
     }
-    let (mut short, mut is_longer) = (shortened(trial, about_s), false);
+    let (mut short, mut is_longer) = (shortened(trial, [ROUND_S, LONGEST_ROUND_S]), false);
     let (mut rounds, mut lengths) = (Vec::new(), RowLengths::new(&short).map_err(|e| failed(&e))?);
-    let (before, begun) = (load::sample(), Instant::now());
+    let (before, begun) = (load::counters(), Instant::now());
     while rounds.len() < LEAST_ROUNDS || begun.elapsed() < LONG {
-        match round(&short, datasets, &mut lengths)? {
-            Ended::Measured(round) => rounds.push(round),
+        let ended = round(&short, datasets, &mut |events| {
+            events.iter().try_for_each(|event| lengths.take(event)).map_err(|_| Closed)
+        });
+        match ended? {
+            RoundEnd::Measured(round) => rounds.push(round),
             // It diverged: its steps take as long at a rate of 0.
-            Ended::Diverged if short.spec.optimizer.lr() != 0.0 => {
-                short.spec.optimizer = short.spec.optimizer.with_lr_times(0.0).into();
-                short.spec.schedule.rule = Rule::Constant;
+            RoundEnd::Diverged if short.spec.optimizer.lr() != 0.0 => {
+                stop_learning(&mut short.spec);
                 continue;
             }
-            Ended::Diverged => return Err(failed(&"its loss is not a finite number")),
+            RoundEnd::Diverged => return Err(failed(&"its loss is not a finite number")),
             // The order of its rows may be what takes long.
-            Ended::TooEarly { ordering_s } if !is_longer => {
+            RoundEnd::TooEarly { ordering_s } if !is_longer => {
                 is_longer = true;
                 let more = Duration::from_secs_f64(2.0 * ordering_s);
                 short.spec.trainer.max_time = short.spec.trainer.max_time.map(|most| most + more);
                 continue;
             }
-            Ended::TooEarly { .. } => return Err(Unmeasured::TooLong),
+            RoundEnd::TooEarly { .. } => return Err(Unmeasured::TooLong),
         }
         // The second time a GPU is loaded as for each later trial.
         if begun.elapsed() > 2 * LONG || trial.engine.is_gpu() && rounds.len() > 1 {
             break;
         }
     }
-    let used = before.zip(load::sample()).and_then(|(before, after)| Use::between(&before, &after));
+    let used = before.zip(load::counters()).and_then(|(before, after)| Use::between(&before, &after));
     let median = |rounds: &[Round], of: fn(&Round) -> Option<f64>| {
         let mut values: Vec<f64> = rounds.iter().filter_map(of).collect();
         values.sort_unstable_by(f64::total_cmp);
@@ -148,32 +150,39 @@ impl Rehearsal {
     }
 }
 
-/// The trial with as many steps as a round has time for: nothing that ends a run early, and no checkpoints.
-fn shortened(trial: &Trial, about_s: f64) -> Trial {
-    let mut short = trial.clone();
-    let steps = (ROUND_S / about_s) as u64; // the cast saturates
+/// A learning rate of 0, which leaves the weights as they are.
+pub fn stop_learning(spec: &mut Spec) {
+    spec.optimizer = spec.optimizer.with_lr_times(0.0).into();
+    spec.schedule.rule = Rule::Constant;
+}
+
+/// The trial with as many steps as take about `round_s` by the rates of the machine, and at most about `longest_s`: nothing that
+/// ends a run early, and no checkpoints.
+pub fn shortened(trial: &Trial, [round_s, longest_s]: [f64; 2]) -> Trial {
+    let (mut short, about_s) = (trial.clone(), trial.lower_bound.settled_s(trial.threads));
+    let steps = (round_s / about_s) as u64; // the cast saturates
     short.steps = steps.clamp(2, 1 << 20).min(trial.steps);
     let pass_s = about_s * trial.validation_steps();
     let spec = &mut short.spec;
-    let most_s = LONGEST_ROUND_S.max(STEPS_OF_ROUND * about_s);
+    let most_s = longest_s.max(STEPS_OF_ROUND * about_s);
     (spec.trainer.max_time, spec.trainer.early_stopping) = (Some(Duration::from_secs_f64(most_s)), None);
-    if pass_s > ROUND_S {
+    if pass_s > round_s {
         spec.trainer.validate_every = ValidateEvery::NEVER;
     }
     (spec.checkpoint, spec.logging.trace) = (None, false);
     short
 }
 
-/// What a round measured.
-struct Round {
-    step_s: f64,
-    order_s: f64,
+/// What a round measured, in seconds: a step but the first, the order of an epoch's rows, a validation, loading the devices.
+pub struct Round {
+    pub step_s: f64,
+    pub order_s: f64,
     validation_s: Option<f64>,
     loading_s: f64,
 }
 
 /// How a round ended.
-enum Ended {
+pub enum RoundEnd {
     Measured(Round),
     Diverged,
     /// Before its second step.
@@ -182,21 +191,20 @@ enum Ended {
     },
 }
 
-fn round(trial: &Trial, datasets: &mut Datasets, lengths: &mut RowLengths) -> Result<Ended, Unmeasured> {
+/// Trains a trial; `emit` takes what it reports.
+pub fn round(trial: &Trial, datasets: &mut Datasets, emit: Emit<'_>) -> Result<RoundEnd, Unmeasured> {
     let failed = |why: &dyn ToString| Unmeasured::Because(why.to_string());
     let opened = trial.open(datasets).map_err(|e| failed(&e))?;
     let begun = Instant::now();
     let ready = trial.ready(opened).map_err(|e| failed(&e))?;
     let loading_s = begun.elapsed().as_secs_f64();
-    let trained = ready.train(&StopFlag::default(), &mut |events| {
-        events.iter().try_for_each(|event| lengths.take(event)).map_err(|_| Closed)
-    });
+    let trained = ready.train(&StopFlag::default(), emit);
     let outcome = trained.map_err(|_| failed(&"its rows cannot be formatted"))?.outcome;
     let Outcome { status, reason, steps, train_s, ordering_s, timing, .. } = outcome;
     match status {
-        Status::Diverged => return Ok(Ended::Diverged),
+        Status::Diverged => return Ok(RoundEnd::Diverged),
         // The first step is cold: the others are measured.
-        Status::Finished if steps < trial.steps.min(2) => return Ok(Ended::TooEarly { ordering_s }),
+        Status::Finished if steps < trial.steps.min(2) => return Ok(RoundEnd::TooEarly { ordering_s }),
         Status::Finished => {}
         _ => return Err(Unmeasured::Because(reason.unwrap_or_else(|| status.name().to_owned()))),
     }
@@ -209,5 +217,5 @@ fn round(trial: &Trial, datasets: &mut Datasets, lengths: &mut RowLengths) -> Re
     let step_s = if steps > 1 && warm_s > 0.0 { warm_s } else { steps_s / steps as f64 };
     let order_s = ordering_s / steps.div_ceil(trial.steps_per_epoch.max(1)) as f64;
     let validation_s = row("validation").filter(|row| row.count > 0).map(|row| row.p50_s);
-    Ok(Ended::Measured(Round { step_s, order_s, validation_s, loading_s }))
+    Ok(RoundEnd::Measured(Round { step_s, order_s, validation_s, loading_s }))
 }

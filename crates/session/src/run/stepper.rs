@@ -5,7 +5,9 @@ use std::{
     time::{Instant, SystemTime, UNIX_EPOCH},
 };
 
+use super::executor;
 use crate::{
+    cuda::RankLink,
     data::epoch_order,
     device::{Block, Clock, DeviceError, Executor, Grain, Ledger, Meters, Purpose, RowReader},
     plan::Trial,
@@ -28,8 +30,32 @@ pub struct Stepper {
 }
 
 impl Stepper {
+    /// Loads the first device of a trial, which has its share of each batch. A block takes about `seconds`, and at least one
+    /// step. Rows have at most `numbers` elements; they are those of `file`, or blank.
+    pub fn sized(
+        trial: &Trial,
+        seconds: f64,
+        numbers: usize,
+        file: Option<(&Arc<dyn RowReader>, &Arc<Vec<f32>>)>,
+    ) -> Result<Self, DeviceError> {
+        let executor = executor(trial, trial.devices.used[0], (*trial.programs).clone(), RankLink::Alone)?;
+        let in_memory = numbers / (trial.programs.train.batch * trial.facts.features).max(1);
+        let steps = in_memory.clamp(1, Self::most_steps(trial));
+        let mut stepper = match file {
+            Some(file) => Self::from_file(trial, executor, steps, numbers, file)?,
+            None => Self::new(trial, executor, steps, numbers)?,
+        };
+        let all = stepper.steps();
+        // The first step is cold; the second tells how many steps fit into a block.
+        stepper.hyper = blank(1);
+        stepper.block(Grain::Blocks)?;
+        let step_s = stepper.block(Grain::Blocks)?;
+        stepper.hyper = blank(((seconds / step_s) as usize).clamp(1, all)); // a float cast to an integer saturates
+        Ok(stepper)
+    }
+
     /// Uses as many rows as the run has, as long as they have no more than `numbers` elements.
-    pub fn new(
+    fn new(
         trial: &Trial,
         mut executor: Box<dyn Executor>,
         steps: usize,
@@ -49,7 +75,7 @@ impl Stepper {
 
     /// Uses rows of the file. If they are shuffled, indices for a hundred blocks are drawn at random: more
     /// than a measurement has time for.
-    pub fn from_file(
+    fn from_file(
         trial: &Trial,
         mut executor: Box<dyn Executor>,
         steps: usize,
@@ -73,7 +99,7 @@ impl Stepper {
     }
 
     /// Maximum steps per block: policies that log a row per step are limited by the slots of their log.
-    pub fn most_steps(trial: &Trial) -> usize {
+    fn most_steps(trial: &Trial) -> usize {
         match trial.spec.logging.policy {
             Policy::Immediate | Policy::Buffered => MOST_STEPS.min(trial.programs.layout.log_slots),
             Policy::PerEpoch | Policy::Off => MOST_STEPS,
@@ -82,10 +108,6 @@ impl Stepper {
 
     pub fn steps(&self) -> usize {
         self.hyper.len()
-    }
-
-    pub fn set_steps(&mut self, steps: usize) {
-        self.hyper = blank(steps);
     }
 
     /// Runs a block and returns its seconds.

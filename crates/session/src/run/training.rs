@@ -26,7 +26,7 @@ use crate::{
     plan::{self, AllReduceMethod, AllReducePlan, Machine, PlanError, ResolvedDevices, Trial},
     record::{self, CheckpointIdentity, DataFacts, EventSender, RunDir, RunFiles, TrainingFiles},
     spec::{self, GpuCount, Halving, Init, Metric, Monitor, OnMissing, Problem, Request, Spec},
-    train::{self, DeviceGroup, StopFlag, Trained, initial_values},
+    train::{self, DeviceGroup, Emit, StopFlag, Trained, initial_values},
 };
 
 /// What a trial trains on: its data set and initial weights.
@@ -59,11 +59,7 @@ pub struct Ready<'a> {
 
 impl Ready<'_> {
     /// Trains without a folder.
-    pub fn train(
-        self,
-        stop: &StopFlag,
-        emit: &mut dyn FnMut(Vec<Event>) -> Result<(), Closed>,
-    ) -> Result<Trained, Closed> {
+    pub fn train(self, stop: &StopFlag, emit: Emit<'_>) -> Result<Trained, Closed> {
         let Self { trial, dataset, group, initial, resumed, .. } = self;
         let resumed = resumed.map(|resumed| resumed.state);
         train::train(train::TrainSetup { trial, dataset: &dataset, group, initial, resumed, stop, emit })
@@ -116,7 +112,8 @@ impl Planned for Trial {
         datasets.plans.share(&mut planned);
         planned.data_warnings = Arc::clone(&dataset.warnings);
         if spec.scores().contains(&Metric::AveragePrecision) {
-            Arc::make_mut(&mut planned.data_warnings).extend(dataset.warning_of_average_precision());
+            let more = dataset.warning_of_average_precision.clone();
+            Arc::make_mut(&mut planned.data_warnings).extend(more);
         }
         initial_weights(&planned, datasets).map_err(PlanError::Problems)?;
         Ok(planned)

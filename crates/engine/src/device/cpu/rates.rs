@@ -81,9 +81,9 @@ pub fn measure(threads: usize) -> Result<MachineRates, DeviceError> {
     let mut noise = 0.0_f64;
     let mut together = |threads: usize, make: &(dyn Fn() -> Repeated + Sync)| {
         let take = || {
-            let before = load::sample();
+            let before = load::counters();
             let (rate, spread) = together(threads, make)?;
-            let used = before.zip(load::sample()).and_then(|(before, after)| Use::between(&before, &after));
+            let used = before.zip(load::counters()).and_then(|(before, after)| Use::between(&before, &after));
             let lacking = used.map_or(0.0, |used| used.lacking(threads));
             let are_machines = used.is_some_and(|used| used.stolen > used.others / 2.0);
             Ok::<_, DeviceError>(((rate, spread, (lacking, are_machines)), spread.max(lacking)))

@@ -51,7 +51,10 @@ impl Builder<'_> {
         let cells = Slice { len: self.l.layout.log_width, ..self.cell(0) };
         let log = match self.o.policy {
             Policy::Immediate | Policy::Buffered => Log { cells, to: LogTarget::Row(self.l.layout.log) },
-            Policy::PerEpoch => Log { cells, to: LogTarget::Sums { rows, sums: Accumulator::Epoch } },
+            Policy::PerEpoch => {
+                let weighted = self.o.weighted;
+                Log { cells, to: LogTarget::Sums { rows, weighted, sums: Accumulator::Epoch } }
+            }
             Policy::Off => Log { cells: self.cell(0), to: LogTarget::Flag },
         };
         self.l.push(log, Phase::Log);

@@ -44,7 +44,8 @@ impl Builder<'_> {
     fn gather(&mut self) -> (Slice, Slice) {
         let (o, training) = (self.o, self.l.training);
         let x = self.l.rows_of("batch_features", o.features);
-        let y = self.l.rows_of("batch_targets", o.targets);
+        let target_width = o.targets + usize::from(o.weighted);
+        let y = self.l.rows_of("batch_targets", target_width);
         let layout = &self.l.layout;
         let (features, targets) = match training {
             true => (layout.train_features, layout.train_targets),
@@ -56,8 +57,7 @@ impl Builder<'_> {
             false => RowSource::Position,
         };
         let (rows, first) = (self.l.rows, self.l.first);
-        let (width, target_width) = (o.features, o.targets);
-        let gather = Gather { features, targets, source, first, x, y, rows, width, target_width };
+        let gather = Gather { features, targets, source, first, x, y, rows, width: o.features, target_width };
         self.l.push(gather, Phase::Data);
         (x, y)
     }
@@ -70,8 +70,7 @@ impl Builder<'_> {
         let hits = (kind.classifies() && (!learn || self.o.metrics.contains(&Metric::Accuracy)))
             .then(|| self.l.rows_of("hits", 1));
         let gradient = learn.then(|| self.l.rows_of("prediction_gradient", width));
-        let weighted = self.o.targets > if kind.classifies() { 1 } else { width };
-        let first = self.l.first;
+        let (weighted, first) = (self.o.weighted, self.l.first);
         let loss = Loss {
             kind,
             prediction,

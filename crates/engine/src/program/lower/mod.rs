@@ -23,8 +23,10 @@ pub struct Options<'a> {
     pub layers: &'a [Layer],
     pub loss: Loss,
     pub features: usize,
-    /// Width of a row of targets: 1 for a class index, else the number of targets; 1 more if the row's weight follows them.
+    /// Elements of a row's targets: 1 for a class index.
     pub targets: usize,
+    /// Whether the row's weight follows them.
+    pub weighted: bool,
     pub rule: UpdateRule,
     /// Largest gradient norm, if gradients are clipped.
     pub clip: Option<f32>,
@@ -58,6 +60,7 @@ impl<'a> Options<'a> {
             loss,
             features,
             targets,
+            weighted: false,
             rule: UpdateRule::PLAIN_SGD,
             clip: None,
             metrics: &[Metric::Loss],
@@ -126,8 +129,15 @@ fn prediction_of(validate: &Program) -> Option<Slice> {
 
 /// A program for inference with a trained model on `rows` rows, and where it leaves its `[rows, outputs]`
 /// prediction.
-pub fn lower_inference(layers: &[Layer], loss: Loss, sizes: [usize; 2], rows: usize) -> (Programs, Slice) {
+pub fn lower_inference(
+    layers: &[Layer],
+    loss: Loss,
+    sizes: [usize; 2],
+    weighted: bool,
+    rows: usize,
+) -> (Programs, Slice) {
     let options = Options {
+        weighted,
         metrics: &[],
         policy: Policy::Off,
         validation: Some((rows, None)),
@@ -255,7 +265,7 @@ impl<'a> Builder<'a> {
             cells.len = 2;
             self.l.push(Mean { of: hits, cell: self.cell(VALIDATION_HITS_CELL), scale: 1.0 }, Phase::Log);
         }
-        let to = LogTarget::Sums { rows: 1, sums: Accumulator::Validation };
+        let to = LogTarget::Sums { rows: 1, weighted: false, sums: Accumulator::Validation };
         self.l.push(Log { cells, to }, Phase::Log);
         self.end(batch)
     }

@@ -7,7 +7,7 @@ use std::ops::Range;
 use crate::plan::MOST_RANKED;
 
 /// The outputs and classes of all rows. They are all kept, because areas depend on the ranks among them.
-pub struct Ranked {
+pub struct ScoredRows {
     classes: usize,
     /// `[rows, classes]`.
     outputs: Vec<f32>,
@@ -30,7 +30,7 @@ struct RankedRow {
 /// The areas under the ROC curve and the precision-recall curve; `None` if the rows do not define them.
 pub type Areas = [Option<f64>; 2];
 
-impl Ranked {
+impl ScoredRows {
     pub fn new(classes: usize) -> Self {
         Self { classes, outputs: Vec::new(), labels: Vec::new(), is_full: false }
     }
@@ -159,7 +159,7 @@ mod tests {
     /// scikit-learn's `average_precision_score` of each class: [0, 1, 0, 0] with [0.1, 0.4, 0.35, 0.8], and the reverse.
     #[test]
     fn each_of_two_classes_has_its_own() {
-        let mut ranked = Ranked::new(2);
+        let mut ranked = ScoredRows::new(2);
         let outputs: Vec<f32> =
             [0.1_f32, 0.4, 0.35, 0.8].iter().flat_map(|p| [(1.0 - p).ln(), p.ln()]).collect();
         ranked.add(&outputs, [0.0, 1.0, 0.0, 0.0].into_iter());
