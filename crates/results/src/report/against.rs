@@ -149,6 +149,16 @@ impl<'a> Against<'a> {
         text += &format!("\n{}", grid::table(&self.columns(), keys.len(), width));
         text += &more(&self.shown, pairs.len(), "shared setting");
         text.extend(self.lost().iter().map(|words| format!("  {words}\n")));
+        text += &self.of_intervals();
+        text += &last_epoch(&self.metric);
+        section(&mut text, "differences of spec", self.apart.spec.clone());
+        text
+    }
+
+    /// What the intervals and p-values of the differences are.
+    fn of_intervals(&self) -> String {
+        let pairs = &self.matched.pairs;
+        let is_in_order = pairs.iter().any(Pair::is_in_order);
         let tested = || pairs.iter().filter(|pair| pair.difference.p.is_some());
         let paired = tested().filter(|pair| pair.difference.pairs > 0).count();
         let units = distinct(tested().map(|pair| pair.own.each));
@@ -158,7 +168,7 @@ impl<'a> Against<'a> {
             _ if paired == tested().count() => format!("paired by {each}"),
             _ => format!("paired by {each} where {each}s are shared"),
         };
-        text += &match pairs.iter().find(|pair| pair.difference.p.is_none()) {
+        let mut text = match pairs.iter().find(|pair| pair.difference.p.is_none()) {
             Some(_) if is_in_order => {
                 let are_paired = pairs.iter().any(|pair| pair.difference.pairs > 0);
                 let how = if are_paired {
@@ -176,8 +186,6 @@ impl<'a> Against<'a> {
         };
         let settings = pairs.iter().flat_map(|pair| [&pair.own, &pair.base]);
         text.extend(shared_training(settings).map(|words| format!("  {words}\n")));
-        text += &last_epoch(&self.metric);
-        section(&mut text, "differences of spec", self.apart.spec.clone());
         text
     }
 

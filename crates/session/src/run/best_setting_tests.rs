@@ -168,6 +168,9 @@ fn the_folds_that_both_have_decide() {
     let b = of(&[(0, 1, 0.4375), (0, 2, 1.0), (1, 1, 0.375), (1, 2, 1.0), (2, 1, 0.75)]);
     let values = pairs(&a, &b).unwrap().values;
     assert_eq!(values, [(0.5, 0.4375), (0.5, 0.375)]);
+    let paired = pairs(&a, &a).unwrap();
+    assert_eq!(paired.values, [(0.375, 0.375), (0.4375, 0.4375)]);
+    assert_eq!(paired.folds, [0.25, 0.5, 0.375, 0.5].map(|value| (value, value)));
     let ranked = |samples| Ranked { samples, has_lost: false };
     assert_eq!(order(&[ranked(&a), ranked(&b)], true, &|value| value), [1, 0]);
 }
@@ -199,6 +202,14 @@ fn seeds_of_one_split_count_as_one() {
     let one = super::samples(&of(&[(1, 0, 2.0), (1, 1, 2.0), (1, 2, 5.0)]), SampleUnit::Seed);
     assert_eq!(one.len(), 3);
     assert_eq!(pairs(&one, &whole).unwrap().values, [(3.0, 1.25)]);
+    // Each of two folds counts with the mean over its seeds.
+    let of_fold = |(seed, fold, value): (u32, u32, f64)| TrialValue {
+        of: [seed.to_string(), fold.to_string()],
+        rows: Some("of all".to_owned()),
+        value,
+    };
+    let folds = [(0, 0, 0.25), (0, 1, 1.0), (1, 0, 0.75), (1, 1, 2.0)].map(of_fold);
+    assert_eq!(super::samples(&folds, SampleUnit::Split)[0].by_fold(), [0.5, 1.5]);
 }
 
 #[test]

@@ -147,9 +147,13 @@ pub struct Paired<'a> {
 pub fn pairs<'a>(own: &'a [Sample], other: &'a [Sample]) -> Option<Paired<'a>> {
     if own.len() == other.len() && own.iter().zip(other).all(|(a, b)| a.of == b.of && !a.of.is_empty()) {
         let both = || own.iter().zip(other);
-        let values = both().map(|(own, other)| (own.value, other.value)).collect();
-        let folds = both().flat_map(|(own, other)| own.by_fold().into_iter().zip(other.by_fold()));
-        return Some(Paired { values, folds: folds.collect(), shared: None });
+        let values: Vec<_> = both().map(|(own, other)| (own.value, other.value)).collect();
+        let of_pair = |(own, other): (&Sample, &Sample)| own.by_fold().into_iter().zip(other.by_fold());
+        let folds = match own.iter().all(|own| own.of.len() == 1) {
+            true => values.clone(),
+            false => both().flat_map(of_pair).collect(),
+        };
+        return Some(Paired { values, folds, shared: None });
     }
     let of_other: HashMap<&SeedsAndFold, (usize, f64)> = other
         .iter()
