@@ -72,7 +72,7 @@ impl PredictError {
             Self::NoWeights { status, .. } if ["running", "unfinished"].contains(&status.as_str()) => Some(
                 "a run keeps its weights at its end, and before it only with a table `[checkpoint]`: run its spec again with one",
             ),
-            Self::NoPreprocessing { .. } => Some("train again: an older version may have written it"),
+            Self::NoPreprocessing { .. } => Some("train again"),
             Self::IsOfRun { .. } | Self::IsInput { .. } | Self::IsOther { .. } => {
                 Some("write to another file")
             }
