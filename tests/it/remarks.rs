@@ -106,8 +106,8 @@ fn a_sweep_names_the_trials_that_it_warns_of() {
     let ends = [3, 4, 5].map(|trial| {
         format!(
             "error: trial {trial}: the loss is not a finite number at step 2; lower the learning rate (it is \
-             1e20), or clip the gradients by `trainer.gradient_clip_val`; the targets are large (mean 50.10, standard \
-             deviation 28.86): set `data.csv.standardize_target=true`\n"
+             1e20), or clip the gradients by `trainer.gradient_clip_val`; the targets are large (mean 46.95, standard \
+             deviation 28.55): set `data.csv.standardize_target=true`\n"
         )
     });
     assert_eq!((ran.code, ran.stderr), (Some(1), warnings + &ends.concat()));

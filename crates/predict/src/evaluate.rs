@@ -82,37 +82,13 @@ pub fn evaluate(
     if input.is_some_and(|input| is_of_the_run(trained, input, labels)) {
         warn(format!("these rows include those that the run was trained on{}", which(trained, count)));
     }
-    if let Some((group, false)) = rows.group() {
-        warn(format!(
-            "without the column `{group}`, whose rows belong together, intervals take each row as one of its own"
-        ));
-    }
-    if let Some(column) = rows.lacks_weights() {
-        warn(format!("without the column `{column}`, which weighs the rows, each counts as 1"));
-    }
+    warn_of_rows(trained, &rows, warn);
     let column = trained.data.weight().filter(|_| rows.lacks_weights().is_none());
     if let Some(column) = column.filter(|_| weight == 0.0) {
         return Err(PredictError::NoWeight { column: column.to_owned() });
     }
-    if rows.dropped() > 0 {
-        let table = trained.spec.data.source.table();
-        let fills = table.is_some_and(|(_, table)| table.missing == Missing::Mean);
-        let why = if fills { "without a target" } else { "for missing cells" };
-        warn(format!("rows left out {why}, as in training: {}", rows.dropped()));
-    }
-    if classifies && scores.value(Metric::Auc).is_none() {
-        warn(format!(
-            "auc and average_precision are left out: they rank at most {} outputs, and {} rows have more; evaluate fewer at a time",
-            units::count(MOST_RANKED as u64),
-            units::count(count as u64)
-        ));
-    }
     let classes = trained.data.class_names().unwrap_or_default();
-    if let Some(class) = only_class(&scores, &classes) {
-        warn(format!(
-            "every row is `{class}`: auc needs rows of two classes, and f1, precision and recall say little"
-        ));
-    }
+    warn_of_classes(&scores, &classes, count, warn);
     let targets = trained.data.target_names();
     let metrics = all_metrics(loss / weight, classifies.then(|| hits / count as f64), &scores, &targets);
     let values = |drawn: &Drawn| {
@@ -124,6 +100,42 @@ pub fn evaluate(
     let counts_equally = classifies && column.is_some();
     let importance = sample.map(|sample| Importance::new(trained, &sample)).transpose()?;
     Ok(Evaluation { rows: count, loss, counts_equally, metrics, intervals, scores, classes, importance })
+}
+
+/// What the rows lack that those to train on have, and how many are left out.
+fn warn_of_rows(trained: &Trained, rows: &NewRows<'_>, warn: &mut dyn FnMut(String)) {
+    if let Some((group, false)) = rows.group() {
+        let group = group.escape_debug();
+        warn(format!(
+            "without the column `{group}`, whose rows belong together, intervals take each row as one of its own"
+        ));
+    }
+    if let Some(column) = rows.lacks_weights() {
+        warn(format!("without the column `{column}`, which weighs the rows, each counts as 1"));
+    }
+    if rows.dropped() > 0 {
+        let table = trained.spec.data.source.table();
+        let fills = table.is_some_and(|(_, table)| table.missing == Missing::Mean);
+        let why = if fills { "without a target" } else { "for missing cells" };
+        warn(format!("rows left out {why}, as in training: {}", rows.dropped()));
+    }
+}
+
+/// Metrics of classes that these rows do not define, or that say little of them.
+fn warn_of_classes(scores: &Scores, classes: &[String], rows: usize, warn: &mut dyn FnMut(String)) {
+    let Scores::Classes(_) = scores else { return };
+    if scores.value(Metric::Auc).is_none() {
+        warn(format!(
+            "auc and average_precision are left out: they rank at most {} outputs, and {} rows have more; evaluate fewer at a time",
+            units::count(MOST_RANKED as u64),
+            units::count(rows as u64)
+        ));
+    }
+    if let Some(class) = only_class(scores, classes) {
+        warn(format!(
+            "every row is `{class}`: auc needs rows of two classes, and f1, precision and recall say little"
+        ));
+    }
 }
 
 /// The loss and what its mean is of; `weight` is the column that weighs the rows.

@@ -127,7 +127,6 @@ impl Arrays<'_> {
         let grouped =
             self.groups.and_then(|(_, path)| split.group_note(&path.file_name()?.to_string_lossy()));
         let notes = split.notes().chain(grouped).chain(notes).collect();
-        let apart = split.apart(0..=u32::MAX);
         let preprocessing = match self.standardize {
             Some(_) => serde_json::to_value(StoredArray { source: "npy".to_owned(), features: scales }),
             None => Ok(serde_json::Value::Null),
@@ -136,7 +135,7 @@ impl Arrays<'_> {
         Ok(Dataset {
             classes,
             notes,
-            apart,
+            apart: split.apart(0..=u32::MAX),
             groups: split.held_groups(),
             preprocessing,
             ..Dataset::new(train, validation, features, targets)
