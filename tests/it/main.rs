@@ -6,6 +6,7 @@ mod advise;
 mod architecture;
 mod arguments;
 mod bad_specs;
+mod batch_weights;
 mod best;
 mod best_setting;
 mod bf16;

@@ -5,7 +5,7 @@ use std::fs;
 
 use runner::{data::Scale, spec::Metric, train::Scores};
 
-use super::process::{Folder, Sandbox, tensors};
+use super::process::{Folder, Sandbox};
 
 const SPEC: &str = r#"
 [data]
@@ -25,7 +25,7 @@ max_epochs = 3
 "#;
 
 /// 103 rows of `a,b,y,w` with the weights 0, 0.5, ..., 2.
-fn rows() -> Vec<[f64; 4]> {
+pub fn rows() -> Vec<[f64; 4]> {
     let row = |n: u32| {
         let [a, b] = [f64::from(n * 7 % 13) / 6.0 - 1.0, f64::from(n * 3 % 11) / 5.0 - 1.0];
         [a, b, a - 2.0 * b + f64::from(n % 4) * 0.25, f64::from(n * 2 % 5) / 2.0]
@@ -33,23 +33,23 @@ fn rows() -> Vec<[f64; 4]> {
     (0..103).map(row).collect()
 }
 
-fn text(rows: impl IntoIterator<Item = [f64; 4]>) -> String {
+pub fn text(rows: impl IntoIterator<Item = [f64; 4]>) -> String {
     let lines = rows.into_iter().map(|[a, b, y, w]| format!("{a},{b},{y},{w}\n"));
     "a,b,y,w\n".to_owned() + &lines.collect::<String>()
 }
 
-fn sandbox() -> Sandbox {
+pub fn sandbox() -> Sandbox {
     let place = Sandbox::new(SPEC);
     fs::write(place.path().join("survey.csv"), text(rows())).unwrap();
     place
 }
 
-fn losses(run: &Folder) -> Vec<f64> {
+pub fn losses(run: &Folder) -> Vec<f64> {
     run.metrics().f64s("loss")
 }
 
 #[track_caller]
-fn near(own: &[f64], wanted: &[f64], tolerance: f64) {
+pub fn near(own: &[f64], wanted: &[f64], tolerance: f64) {
     assert_eq!(own.len(), wanted.len());
     let pairs = own.iter().zip(wanted);
     pairs.for_each(|(own, want)| assert!((own - want).abs() <= tolerance * want.abs(), "{own} {want}"));
@@ -215,88 +215,6 @@ fn weights_are_recorded() {
         fs::write(place.path().join("survey.csv"), text(equal(weight))).unwrap();
         near(&losses(&run(&[])), &losses(&plain), 1e-6);
     }
-}
-
-/// The divisor is the sum of the weights of the whole batch, on however many devices its rows are. Rows are shuffled.
-#[test]
-fn devices_share_the_divisor() {
-    let place = sandbox();
-    let run =
-        |words: &[&str]| losses(&place.run(&[&["-q", "data.shuffle=true"], words].concat()).ended_by(0));
-    let one = run(&["--threads=1"]);
-    assert_eq!(run(&["--threads=2", "devices.engine=team"]), one);
-    for count in ["2", "3"] {
-        for placement in ["resident", "streamed"] {
-            let gpus = format!("devices.num_gpus={count}");
-            near(&run(&[&gpus, "--virtual-gpus", count, &format!("data.placement={placement}")]), &one, 1e-4);
-        }
-    }
-}
-
-/// A batch whose rows all weigh 0 has the loss 0 and changes nothing.
-#[test]
-fn a_batch_without_weight() {
-    let place = sandbox();
-    let none =
-        rows().into_iter().enumerate().map(|(n, [a, b, y, w])| [a, b, y, if n < 16 { 0.0 } else { w }]);
-    fs::write(place.path().join("survey.csv"), text(none)).unwrap();
-    let run = |steps: &str| place.run(&["-q", "data.csv.validation_fraction=0", steps]).ended_by(0);
-    let [none, first, second] =
-        ["trainer.max_steps=14", "trainer.max_steps=1", "trainer.max_steps=2"].map(run);
-    let own = losses(&none);
-    assert_eq!((own[0], own[7]), (0.0, 0.0), "{own:?}");
-    assert!(own.iter().all(|loss| loss.is_finite()));
-    let skipped =
-        place.run(&["-q", "data.csv.validation_fraction=0", "trainer.max_steps=1", "optimizer.sgd.lr=1e-30"]);
-    assert_eq!(tensors(&first.model()), tensors(&skipped.ended_by(0).model()));
-    assert!(tensors(&second.model()) != tensors(&first.model()));
-}
-
-/// Every policy's loss of the last epoch is the weighted mean over its rows, as that of `evaluate`, however weights fall into
-/// batches; batches whose rows all weigh 0 count nothing. The model stays as it is.
-#[test]
-fn the_loss_of_an_epoch_is_the_weighted_mean() {
-    let place = sandbox();
-    let words = ["-q", "data.csv.validation_fraction=0", "optimizer.sgd.lr=1e-30", "data.csv.path=rows.csv"];
-    for (first, batch) in [(16, "data.batch_size=20"), (103, "data.batch_size=2")] {
-        let own = rows().into_iter().enumerate();
-        let weighed = own.map(|(n, [a, b, y, w])| [a, b, y, if n < first { w } else { 0.0 }]);
-        fs::write(place.path().join("rows.csv"), text(weighed)).unwrap();
-        let run = |more: &[&str]| place.run(&[&words[..], &[batch], more].concat()).ended_by(0);
-        let loss = |run: &Folder| run.summary("epoch_train_loss").parse::<f64>().unwrap();
-        let buffered = run(&[]);
-        let folder = buffered.0.display().to_string();
-        let ended = place.runner(&["evaluate", &folder, "rows.csv", "--json"]);
-        let object: serde_json::Value = serde_json::from_str(&ended.stdout).unwrap();
-        let wanted = object["loss"].as_f64().unwrap();
-        let per_epoch = run(&["logging.policy=per_epoch"]);
-        near(&losses(&per_epoch), &[wanted; 3], 1e-6);
-        let two = run(&[
-            "logging.policy=per_epoch",
-            "devices.num_gpus=2",
-            "--virtual-gpus",
-            "2",
-            "data.shuffle=true",
-        ]);
-        let immediate = run(&["logging.policy=immediate"]);
-        let all = [&buffered, &per_epoch, &immediate, &two].map(loss);
-        near(&all, &[wanted; 4], 1e-6);
-        let cut = |policy: &str| loss(&run(&[policy, "trainer.max_steps=9", "data.shuffle=true"]));
-        near(&[cut("logging.policy=per_epoch")], &[cut("logging.policy=buffered")], 1e-6);
-    }
-}
-
-/// An interrupted run goes on with the batches that it would have had.
-#[test]
-fn a_run_goes_on_within_an_epoch() {
-    let place = sandbox();
-    let words = ["-q", "data.shuffle=true", "trainer.max_epochs=8"];
-    let whole = place.run(&[&words[..], &["name=whole", "trainer.max_steps=20"]].concat()).ended_by(0);
-    let more = ["name=part", "trainer.max_steps=9", "checkpoint.every_steps=9"];
-    let part = place.run(&[&words[..], &more].concat()).ended_by(0);
-    let resumed = place.runner(&["--resume", &part.0.display().to_string(), "trainer.max_steps=20", "-q"]);
-    assert_eq!(resumed.code, Some(0), "{resumed:?}");
-    assert_eq!(tensors(&part.model()), tensors(&whole.model()));
 }
 
 /// A sweep over folds reads its table once; each fold's rows have their weights.

@@ -22,6 +22,7 @@ mod npy_header;
 mod order;
 mod parsed;
 mod raw;
+mod row_weights;
 mod rows;
 mod scale;
 mod split;
@@ -332,11 +333,6 @@ impl Dataset {
         self.facts().target_width()
     }
 
-    /// The sum of the weights of a part's rows; without weights their number.
-    pub fn weight_of(&self, part: &Part) -> f64 {
-        sum_of_weights(&part.targets, self.target_width(), self.weighted)
-    }
-
     /// The elements of a part's targets, without weights.
     pub fn targets_of<'a>(&self, part: &'a Part) -> impl Iterator<Item = f32> + Clone + 'a {
         let (targets, width) = (self.targets, self.target_width());
@@ -357,16 +353,6 @@ impl Dataset {
         };
         let changes = || [Some(&self.train), self.validation.as_ref()].into_iter().flatten().filter_map(of);
         changes().find(|change| matches!(change, FileChange::Written(_))).or_else(|| changes().next())
-    }
-}
-
-/// The sum of the weights of rows of targets, which are the last of each row's `width` elements; without weights the number of
-/// rows.
-fn sum_of_weights(targets: &[f32], width: usize, weighted: bool) -> f64 {
-    let rows = targets.chunks_exact(width);
-    match weighted {
-        true => rows.map(|row| f64::from(row[width - 1])).sum(),
-        false => rows.len() as f64,
     }
 }
 

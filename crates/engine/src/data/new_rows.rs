@@ -12,7 +12,7 @@ use super::{
     array_file::ArrayFile,
     arrays::{ArrayScale, StoredArray, same_rows},
     csv::{CsvModel, CsvRows, RowOptions},
-    file, idx, npy_header, sum_of_weights,
+    file, idx, npy_header,
 };
 use crate::{
     host,
@@ -137,11 +137,6 @@ impl TrainedData {
     /// Elements per target, with the row's weight if rows have weights.
     pub fn target_width(&self) -> usize {
         self.targets + usize::from(self.weight().is_some())
-    }
-
-    /// The sum of the weights of rows of targets; without weights the number of rows.
-    pub fn weight_of(&self, targets: &[f32]) -> f64 {
-        sum_of_weights(targets, self.target_width(), self.weight().is_some())
     }
 
     /// Names of the classes by index; `None` for a regression.
