@@ -148,6 +148,12 @@ pub(super) fn use_of(column: &ColumnProfile, rows: usize, is_parquet: bool) -> U
             no_numbers(column, rows) + "; `missing_values` names texts that stand for missing ones"
         }
         _ if is_few(column, rows) => return Use::Category,
+        _ if column.has_dates() => {
+            let example = example(column);
+            format!(
+                "it has dates{example}: what a model can use is numbers, such as year, month or days since the first"
+            )
+        }
         _ if is_beyond_f32(column) => format!("it has numbers beyond the range of f32{}", example(column)),
         _ => {
             let more = if column.different == 0 { " or more" } else { "" };

@@ -235,3 +235,18 @@ fn thousands_of_groups() {
         "`patient_id` is left out: it has 6,000 different texts, such as `P00000`: too many for categories\n";
     assert_eq!(each, line);
 }
+
+/// Dates are no features, in the order of rows or not: the way out is numbers made of them.
+#[test]
+fn dates_are_told_how_to_be_numbers() {
+    let place = Sandbox::new("");
+    let row = |n: u32| {
+        format!("{}.{}.20{},{},{}\n", n * 7 % 28 + 1, n * 5 % 12 + 1, 10 + n % 13, n * 37 % 101, n % 17)
+    };
+    fs::write(place.path().join("a.csv"), "signed,x,y\n".to_owned() + &(0..400).map(row).collect::<String>())
+        .unwrap();
+    let drafted = place.runner(&["new", "csv", "--from", "a.csv"]).ended_by(0).stdout;
+    let line = "# `signed` is left out: it has dates, such as `1.1.2010`: what a model can use is numbers, such as year, month or days \
+                since the first\n";
+    assert!(drafted.contains(line), "{drafted}");
+}

@@ -12,7 +12,7 @@ use super::{
     new_rows::RowOptions,
     outliers::Outliers,
     parquet,
-    row_order::{Ordered, RowOrder},
+    row_order::{Ordered, RowOrder, reads_as_date},
     separator::{SEPARATORS, separated},
     text::{Text, unclosed},
 };
@@ -259,6 +259,11 @@ fn hash_of<'a>(cells: impl IntoIterator<Item = &'a str>) -> u64 {
 }
 
 impl ColumnProfile {
+    /// Whether its texts are dates, as the first one is.
+    pub fn has_dates(&self) -> bool {
+        self.text.as_deref().is_some_and(reads_as_date)
+    }
+
     fn take(&mut self, cell: &str, (row, start): (u32, usize), missing: &MissingCells) {
         if missing.has(cell) {
             self.missing.push(row);

@@ -109,6 +109,11 @@ fn moment(cell: &str, day_first: bool) -> Option<Moment> {
     (is_date && is_time).then_some([year, month, day, hour, minute, second, nano])
 }
 
+/// Whether a cell is a date, or a date and a time of day.
+pub(super) fn reads_as_date(cell: &str) -> bool {
+    DAY_FIRST.iter().any(|day_first| moment(cell, *day_first).is_some())
+}
+
 fn number(digits: &str) -> Option<u32> {
     digits.bytes().all(|byte| byte.is_ascii_digit()).then(|| digits.parse().ok())?
 }
