@@ -35,8 +35,7 @@ const FEWEST_OF_CLASS: u64 = 10;
 const MOST_NOTES: usize = 10;
 
 /// The text of a spec for the table at `data`, to be written to `file`; and sentences on the target, if none was named, on
-/// texts taken for missing values, on the columns that are left out, on those that may identify rows or groups of rows, and on
-/// repeated rows.
+/// texts taken for missing values, on columns that are left out or may identify rows or groups, and on repeated rows.
 ///
 /// # Errors
 /// The table cannot be read, has no such target, or has no column that a model could learn from.

@@ -140,7 +140,7 @@ impl Loss {
 
     /// Losses per row, hits, and the gradient of the mean over `total_rows`, without weights, as PyTorch defines them with
     /// `reduction="mean"`.
-    fn unweighted(&self, p: &[f64], t: &[f64]) -> (Vec<f64>, Vec<f64>, Vec<f64>) {
+    pub(crate) fn unweighted(&self, p: &[f64], t: &[f64]) -> (Vec<f64>, Vec<f64>, Vec<f64>) {
         let (&Self { kind, rows, total_rows: total, width, .. }, line) = (self, self.line());
         let mut losses = vec![0.0; rows];
         let mut hits = vec![0.0; rows];
@@ -220,35 +220,6 @@ impl Job {
             scale_rows(target, width, scale, &mut out);
         }
     }
-}
-
-/// The loss of each row in f64, without weights: a mean over the row's outputs. `prediction` is `[rows, width]`; `target` is
-/// `[rows, width]` or `[rows]` class indices, or, if rows have weights, one wider.
-pub fn losses_of_rows(
-    kind: LossKind,
-    prediction: &[f64],
-    target: &[f64],
-    (width, weighted): (usize, bool),
-) -> Vec<f64> {
-    let rows = prediction.len() / width;
-    let none = Slice::default();
-    let loss = Loss {
-        kind,
-        prediction: none,
-        target: none,
-        weighted,
-        per_row: none,
-        hits: None,
-        gradient: None,
-        rows,
-        first: 0,
-        total_rows: rows,
-        width,
-    };
-    let (mut losses, ..) = loss.unweighted(prediction, target);
-    let terms = if kind.classifies() { 1 } else { width };
-    losses.iter_mut().for_each(|loss| *loss /= terms as f64);
-    losses
 }
 
 /// The results of a loss for some rows.

@@ -61,7 +61,7 @@ pub use layer_norm::{LayerNorm, LayerNormBackward, LayerNormGradient};
 pub use layout::{ALIGN, Buffer, BufferId, Layout, Parameter, Role, Slice, aligned};
 pub use linear::Linear;
 pub use log::{Accumulator, Log, LogTarget};
-pub use loss::{Loss, LossKind, losses_of_rows};
+pub use loss::{Loss, LossKind};
 pub use lowering::{Backward, Lowering};
 pub use phase::Phase;
 pub use record::{

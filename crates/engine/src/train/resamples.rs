@@ -8,7 +8,7 @@ use super::{
 };
 use crate::{
     data::Scale,
-    op::{LossKind, losses_of_rows},
+    op::{Loss, LossKind, Slice},
     random::{Purpose, below, below_two, fast_stream},
 };
 
@@ -166,6 +166,35 @@ impl Resamples {
         }
         sums
     }
+}
+
+/// The loss of each row in f64, without weights: a mean over the row's outputs. `prediction` is `[rows, width]`; `target` is
+/// `[rows, width]` or `[rows]` class indices, or, if rows have weights, one wider.
+fn losses_of_rows(
+    kind: LossKind,
+    prediction: &[f64],
+    target: &[f64],
+    (width, weighted): (usize, bool),
+) -> Vec<f64> {
+    let rows = prediction.len() / width;
+    let none = Slice::default();
+    let loss = Loss {
+        kind,
+        prediction: none,
+        target: none,
+        weighted,
+        per_row: none,
+        hits: None,
+        gradient: None,
+        rows,
+        first: 0,
+        total_rows: rows,
+        width,
+    };
+    let (mut losses, ..) = loss.unweighted(prediction, target);
+    let terms = if kind.classifies() { 1 } else { width };
+    losses.iter_mut().for_each(|loss| *loss /= terms as f64);
+    losses
 }
 
 #[cfg(test)]

@@ -105,8 +105,8 @@ fn features(graph: &mut GraphBuilder, trained: &Trained, takes_unknown: bool) ->
             }
             for (column, name) in of_kind(ColumnKind::Categorical) {
                 let keys = category_keys(column, &missing_words);
-                let codes = attribute::ints("values_int64s", keys.iter().map(|(_, code)| *code));
-                let keys = attribute::strings("keys_strings", keys.into_iter().map(|(key, _)| key));
+                let codes = attribute::ints("values_int64s", keys.values().copied());
+                let keys = attribute::strings("keys_strings", keys.into_keys());
                 let unknown = attribute::int("default_int64", -1);
                 let code = graph.node("ai.onnx.ml.LabelEncoder", &[name], &[keys, codes, unknown], "code");
                 let codes = 0..column.categories.iter().flatten().count() as i64;

@@ -89,8 +89,8 @@ impl Comparison {
             return None;
         }
         let mut tasks: Vec<Vec<usize>> = Vec::new();
-        for class in 0..classes.len() {
-            match tasks.iter_mut().find(|task| !task.iter().any(|&own| apart[class][own])) {
+        for (class, apart) in apart.iter().enumerate() {
+            match tasks.iter_mut().find(|task| !task.iter().any(|&own| apart[own])) {
                 Some(task) => task.push(class),
                 None => tasks.push(vec![class]),
             }

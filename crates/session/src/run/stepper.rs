@@ -19,6 +19,9 @@ use crate::{
 /// Maximum number of batches per block.
 const MOST_STEPS: usize = 64;
 
+/// The rows of a file, and the targets of all of them.
+type FileRows<'a> = (&'a Arc<dyn RowReader>, &'a Arc<Vec<f32>>);
+
 /// Runs blocks over blank rows or those of a file. Each block starts where the last one ended, so that rows
 /// come from the same level of memory (cache, memory or disk) as in a run.
 pub struct Stepper {
@@ -36,7 +39,7 @@ impl Stepper {
         trial: &Trial,
         seconds: f64,
         numbers: usize,
-        file: Option<(&Arc<dyn RowReader>, &Arc<Vec<f32>>)>,
+        file: Option<FileRows<'_>>,
     ) -> Result<Self, DeviceError> {
         let executor = executor(trial, trial.devices.used[0], (*trial.programs).clone(), RankLink::Alone)?;
         let in_memory = numbers / (trial.programs.train.batch * trial.facts.features).max(1);
@@ -80,7 +83,7 @@ impl Stepper {
         mut executor: Box<dyn Executor>,
         steps: usize,
         numbers: usize,
-        (rows, targets): (&Arc<dyn RowReader>, &Arc<Vec<f32>>),
+        (rows, targets): FileRows<'_>,
     ) -> Result<Self, DeviceError> {
         let (layout, batch) = (&trial.programs.layout, trial.programs.train.batch);
         let all = trial.facts.train_rows;
