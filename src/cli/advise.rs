@@ -218,8 +218,10 @@ fn rows_per_s(trial: &Trial, datasets: &mut Datasets) -> Result<f64, String> {
             Ok(trial.facts.train_rows as f64 / epoch_s)
         }
         RoundEnd::Diverged => Err("its loss is not a finite number".to_owned()),
-        // There was only time for one step.
-        RoundEnd::TooEarly { .. } => Ok(trial.programs.train.batch as f64 / LONG.as_secs_f64()),
+        // There was only time for one step, if for that.
+        RoundEnd::TooEarly { steps, train_s, .. } => {
+            Ok(steps.max(1) as f64 * trial.programs.train.batch as f64 / train_s)
+        }
     }
 }
 

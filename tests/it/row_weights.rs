@@ -346,3 +346,24 @@ fn metrics_follow_scikit_learn() {
     let values = [Metric::Mae, Metric::Rmse, Metric::R2].map(|metric| scores.value(metric).unwrap());
     near(&values, &[1.5185185185185186, 2.2689530951846817, -0.07412707498568971], 1e-14);
 }
+
+/// A file is read in parts, whose weights are of very different sizes.
+#[test]
+fn parts_of_a_file_are_weighed_alike() {
+    let place = sandbox();
+    let run = place.run(&["-q"]).ended_by(0).0.display().to_string();
+    let mut many: Vec<[f64; 4]> = (0..80).flat_map(|_| rows()).collect();
+    let half = many.len() / 2;
+    many.iter_mut().zip(0..).for_each(|(row, n)| row[3] = if n < half { 1e-3 } else { 1e3 });
+    many.iter_mut().take(half).for_each(|row| row[2] += 1.0);
+    let mut evaluated = |name: &str| -> Vec<f64> {
+        fs::write(place.path().join(name), text(many.iter().copied())).unwrap();
+        assert!(fs::metadata(place.path().join(name)).unwrap().len() > 1 << 17);
+        many.reverse();
+        let shown = place.runner(&["evaluate", &run, name, "--json"]).ended_by(0).stdout;
+        let shown: serde_json::Value = serde_json::from_str(&shown).unwrap();
+        ["loss", "mae", "rmse", "r2"].iter().map(|metric| shown[metric].as_f64().unwrap()).collect()
+    };
+    let (forward, backward) = (evaluated("a.csv"), evaluated("b.csv"));
+    near(&forward, &backward, 1e-6);
+}

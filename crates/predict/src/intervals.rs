@@ -43,7 +43,7 @@ pub struct Intervals {
     /// For each metric, in their order; `None` if no resample changes it, or most do not define it.
     pub ends: Vec<Option<[f64; 2]>>,
     rows: usize,
-    /// The number of rows or groups that each resample draws.
+    /// The number of rows or groups that each resample draws; if there are too many rows, the most that it could draw.
     drawn: usize,
     /// The column or file that has the groups.
     group: Option<String>,
@@ -124,8 +124,8 @@ impl IntervalRows {
         let numbers: Vec<u64> = (0..resamples as u64).collect();
         let drawn = map_blocks(&numbers, 8, |number| values(&all.draw(*number)));
         let column = |metric: usize| {
-            let finite = drawn.iter().map(|values| values[metric]).filter(|value| value.is_finite());
-            let mut own: Vec<f64> = finite.collect();
+            let values = drawn.iter().filter_map(|values| values.get(metric).copied());
+            let mut own: Vec<f64> = values.filter(|value| value.is_finite()).collect();
             own.sort_unstable_by(f64::total_cmp);
             own
         };
@@ -166,11 +166,17 @@ impl Intervals {
     pub fn text(&self, accuracy: Option<f64>) -> String {
         let counted = |count: usize| units::count(count as u64);
         let percent = format!("{} %", 100.0 * CONFIDENCE);
-        if self.resamples == 0 && self.drawn > 1 {
-            let most = counted(self.drawn);
-            return format!(
-                "no {percent} intervals: the bootstrap takes at most {most} rows of this model\n"
-            );
+        match self.drawn {
+            0 => {
+                return format!("no {percent} intervals: the model has too many classes for the bootstrap\n");
+            }
+            most if self.resamples == 0 && most > 1 => {
+                let most = counted(most);
+                return format!(
+                    "no {percent} intervals: the bootstrap takes at most {most} rows of this model\n"
+                );
+            }
+            _ => {}
         }
         let mut out = String::new();
         if self.ends.iter().any(Option::is_some) {

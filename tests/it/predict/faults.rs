@@ -213,4 +213,6 @@ fn what_is_not_finite_is_no_class() {
     assert_eq!(found.column("class")[1], "");
     assert_eq!(ended.stdout.lines().nth(2), Some(",NaN,NaN,NaN"));
     assert!(!found.column("class")[0].is_empty() && !found.column("class")[2].is_empty());
+    let evaluated = model.place.runner(&["evaluate", &model.run, "large.csv"]).ended_by(0);
+    assert!(evaluated.stderr.contains(line) && evaluated.stdout.contains("\nauc "), "{evaluated:?}");
 }

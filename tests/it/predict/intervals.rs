@@ -94,6 +94,10 @@ fn groups_are_drawn_whole() {
     assert!(!words.contains("without the column"), "{words}");
     let line = "\n95 % intervals: bootstrap over 60 groups of `patient`, 2,000 resamples; of the model as it is, not of its training\n";
     assert!(place.runner(&["evaluate", &run, "rows.csv"]).stdout.contains(line));
+    // A missing cell names no patient.
+    fs::write(place.path().join("unknown.csv"), visits().replace("\np0,", "\nNA,").replace("\np1,", "\n,"))
+        .unwrap();
+    assert_eq!(evaluated(&["unknown.csv"]).0["intervals"]["drawn"], 58 + 16);
     // One row of each patient is the same sample of patients.
     let once = |(n, line): &(usize, &str)| *n == 0 || n % 8 == 1 && !line.is_empty();
     let once: String =

@@ -3,7 +3,7 @@
 
 use super::{
     Scores,
-    areas::{Ranking, mean_areas},
+    areas::{Areas, Ranking, mean_areas},
     scores::{Errors, Sums, largest},
 };
 use crate::{
@@ -34,6 +34,9 @@ enum Figures {
         /// The cell of the confusion matrix that each row counts in.
         cells: Vec<u32>,
         rankings: Vec<Ranking>,
+        /// The areas of all rows. If there are no rankings, because there are too many rows or outputs are not finite, they are those
+        /// of each resample.
+        areas: Areas,
     },
 }
 
@@ -92,6 +95,7 @@ impl Resamples {
                     classes: outputs,
                     cells: rows.map(cell).collect(),
                     rankings: all.rankings(),
+                    areas: all.areas(),
                 }
             }
         };
@@ -121,14 +125,14 @@ impl Resamples {
                 let errors = targets.iter().map(|own| Errors::from_sums(self.sums(&counts, own)));
                 Drawn { loss, accuracy: None, scores: Scores::Numbers(errors.collect()) }
             }
-            Figures::Classes { classes, cells, rankings } => {
+            Figures::Classes { classes, cells, rankings, areas } => {
                 let mut confusion = vec![0; classes * classes];
                 for (cell, count) in cells.iter().zip(&counts) {
                     confusion[*cell as usize] += u64::from(*count);
                 }
                 let hits: u64 = confusion.iter().step_by(classes + 1).sum();
-                let areas = rankings.iter().map(|ranking| ranking.areas(|row| counts[row as usize].into()));
-                let areas = if rankings.is_empty() { [None; 2] } else { mean_areas(areas).map(Some) };
+                let drawn = rankings.iter().map(|ranking| ranking.areas(|row| counts[row as usize].into()));
+                let areas = if rankings.is_empty() { *areas } else { mean_areas(drawn).map(Some) };
                 let scores = Scores::of_counts(*classes, confusion, areas);
                 Drawn { loss, accuracy: Some(hits as f64 / rows), scores }
             }

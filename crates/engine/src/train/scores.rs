@@ -110,16 +110,18 @@ impl Scores {
                 let values: Option<Vec<f64>> = errors.iter().map(|errors| errors.value(metric)).collect();
                 Some(mean(values?.into_iter()))
             }
-            Self::Classes(all) if all.has_nan => Some(f64::NAN),
-            Self::Classes(all) => match metric {
-                Metric::F1 => Some(all.mean(ClassCounts::f1)),
-                Metric::F1Weighted => Some(all.weighted_f1()),
-                Metric::Precision => Some(all.mean(ClassCounts::precision)),
-                Metric::Recall => Some(all.mean(ClassCounts::recall)),
-                Metric::Auc => all.areas()[0],
-                Metric::AveragePrecision => all.areas()[1],
-                _ => None,
-            },
+            Self::Classes(all) => {
+                let value = match metric {
+                    Metric::F1 => all.mean(ClassCounts::f1),
+                    Metric::F1Weighted => all.weighted_f1(),
+                    Metric::Precision => all.mean(ClassCounts::precision),
+                    Metric::Recall => all.mean(ClassCounts::recall),
+                    Metric::Auc => all.areas()[0]?,
+                    Metric::AveragePrecision => all.areas()[1]?,
+                    _ => return None,
+                };
+                Some(if all.has_nan { f64::NAN } else { value })
+            }
         }
     }
 
@@ -198,7 +200,7 @@ impl Errors {
 }
 
 impl Classes {
-    fn areas(&self) -> Areas {
+    pub(super) fn areas(&self) -> Areas {
         match &self.ranks {
             Ranks::Unknown => [None; 2],
             Ranks::Rows(ranked) => ranked.areas(),

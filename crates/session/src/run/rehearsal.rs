@@ -100,7 +100,7 @@ pub fn rehearse(trial: &Trial, datasets: &mut Datasets) -> Result<Rehearsal, Unm
             }
             RoundEnd::Diverged => return Err(failed(&"its loss is not a finite number")),
             // The order of its rows may be what takes long.
-            RoundEnd::TooEarly { ordering_s } if !is_longer => {
+            RoundEnd::TooEarly { ordering_s, .. } if !is_longer => {
                 is_longer = true;
                 let more = Duration::from_secs_f64(2.0 * ordering_s);
                 short.spec.trainer.max_time = short.spec.trainer.max_time.map(|most| most + more);
@@ -188,6 +188,8 @@ pub enum RoundEnd {
     /// Before its second step.
     TooEarly {
         ordering_s: f64,
+        steps: u64,
+        train_s: f64,
     },
 }
 
@@ -204,7 +206,9 @@ pub fn round(trial: &Trial, datasets: &mut Datasets, emit: Emit<'_>) -> Result<R
     match status {
         Status::Diverged => return Ok(RoundEnd::Diverged),
         // The first step is cold: the others are measured.
-        Status::Finished if steps < trial.steps.min(2) => return Ok(RoundEnd::TooEarly { ordering_s }),
+        Status::Finished if steps < trial.steps.min(2) => {
+            return Ok(RoundEnd::TooEarly { ordering_s, steps, train_s });
+        }
         Status::Finished => {}
         _ => return Err(Unmeasured::Because(reason.unwrap_or_else(|| status.name().to_owned()))),
     }

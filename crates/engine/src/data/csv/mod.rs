@@ -148,7 +148,9 @@ impl Tables {
         let (train_x, rest_x) = split.apply(features.apply(table, None)?, features.width());
         let targets = spec.target.len();
         let weighted = columns.weight.is_some();
-        let (train_y, rest_y) = split.apply(target.apply(table)?, targets + usize::from(weighted));
+        let mut weight_scale = None;
+        let all_y = target.apply(table, &mut weight_scale)?;
+        let (train_y, rest_y) = split.apply(all_y, targets + usize::from(weighted));
 
         let grouped = groups.and_then(|(name, _)| split.group_note(&name));
         let notes = left_out(columns).into_iter().chain(split.notes()).chain(grouped);
@@ -166,7 +168,8 @@ impl Tables {
             None => Some(Part::of_memory(split.held_rows(), rest_x, rest_y)),
             Some(table) => {
                 notes.extend(dropped(spec, table, " to validate on"));
-                Some(Part::of_memory(table.rows, features.apply(table, None)?, target.apply(table)?))
+                let y = target.apply(table, &mut weight_scale)?;
+                Some(Part::of_memory(table.rows, features.apply(table, None)?, y))
             }
         };
         let train = Part::of_memory(split.train_rows(), train_x, train_y);

@@ -127,6 +127,8 @@ pub(in crate::data) struct CsvRows {
     keep: Vec<String>,
     /// The column of groups, whose cells are kept if the file has it.
     group: Option<String>,
+    /// What all weights of the file are multiplied by.
+    weight_scale: Option<f64>,
 }
 
 impl CsvRows {
@@ -202,6 +204,7 @@ impl CsvRows {
             unknown,
             keep,
             group,
+            weight_scale: None,
         }
     }
 
@@ -261,12 +264,19 @@ impl CsvRows {
         let features = taken(model.features.apply(&table, self.unknown.as_deref_mut()));
         // Numbers beside bad ones are not looked at: they are not in their places.
         let has_targets = self.with_targets && (is_clean || model.task == Task::Classification);
-        let targets = if has_targets { taken(model.target.apply(&table)) } else { Vec::new() };
+        let targets =
+            if has_targets { taken(model.target.apply(&table, &mut self.weight_scale)) } else { Vec::new() };
         if !problems.is_empty() {
             problems.sort_by_key(|problem| in_file(&problem.place));
             return Err(problems);
         }
-        let kept = std::mem::take(&mut table.kept);
+        let mut kept = std::mem::take(&mut table.kept);
+        let width = columns.kept.len();
+        if width > self.keep.len() {
+            // A missing cell names no group.
+            let groups = kept.iter_mut().skip(width - 1).step_by(width);
+            groups.filter(|cell| table.missing.has(cell)).for_each(String::clear);
+        }
         let block = RowBlock { rows: table.rows, features, targets, kept };
         (self.rows, self.dropped) = (self.rows + table.rows, self.dropped + table.dropped.len());
         self.columns = Some(columns);

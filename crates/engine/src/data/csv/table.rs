@@ -214,11 +214,15 @@ impl Table {
     }
 
     /// `targets`, those of each row followed by its weight where rows have weights. Only ratios of weights matter: all are multiplied
-    /// by the power of 2 that brings the largest to between 1 and 2, so that f32 holds their sums. This rounds nothing.
-    pub(super) fn with_weights(&self, targets: Vec<f32>) -> Vec<f32> {
+    /// by a power of 2 for the sums to be in the range of f32. That is `scale`, the same for all tables whose rows are weighed against
+    /// each other; the first one with a weight above 0 sets it, to bring the largest to between 1 and 2.
+    pub(super) fn with_weights(&self, targets: Vec<f32>, scale: &mut Option<f64>) -> Vec<f32> {
         let Some(weights) = &self.weights else { return targets };
-        let largest = weights.iter().copied().fold(f64::MIN_POSITIVE, f64::max);
-        let scale = (-largest.log2().floor()).exp2();
+        let largest = weights.iter().copied().fold(0.0, f64::max);
+        if largest > 0.0 {
+            scale.get_or_insert_with(|| (-largest.log2().floor()).min(1000.0).exp2());
+        }
+        let scale = scale.unwrap_or(1.0);
         let rows = targets.chunks_exact(self.columns.targets.len()).zip(weights);
         rows.flat_map(|(row, weight)| row.iter().copied().chain([(weight * scale) as f32])).collect()
     }

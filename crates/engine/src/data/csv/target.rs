@@ -72,11 +72,15 @@ impl TargetFit {
         }
     }
 
-    /// Targets of all rows, those of each followed by its weight where rows have weights.
+    /// Targets of all rows, those of each followed by its weight where rows have weights, as [`Table::with_weights`] scales it.
     ///
     /// # Errors
     /// Classes that are not in the training file, and numbers that are not finite after scaling.
-    pub(super) fn apply(&self, table: &Table) -> Result<Vec<f32>, Vec<Problem>> {
+    pub(super) fn apply(
+        &self,
+        table: &Table,
+        weight_scale: &mut Option<f64>,
+    ) -> Result<Vec<f32>, Vec<Problem>> {
         let Table { text, columns, .. } = table;
         let words = match (self, &table.target) {
             (Self::Numbers(scales), Target::Numbers(values)) => {
@@ -87,7 +91,7 @@ impl TargetFit {
                     Some(bad) => {
                         Err(table.too_large(columns.targets[bad % scales.len()], values[bad]).into())
                     }
-                    None => Ok(table.with_weights(scaled)),
+                    None => Ok(table.with_weights(scaled, weight_scale)),
                 };
             }
             (_, Target::Classes(words)) => words,
@@ -95,7 +99,8 @@ impl TargetFit {
         };
         let place = (&**text, &**columns, columns.targets.first().copied().unwrap_or_default());
         let classes = words.find_all(place, "class", || self.known(), |word| self.class(word))?;
-        Ok(table.with_weights(words.codes.iter().map(|&code| classes[code as usize] as f32).collect()))
+        let classes = words.codes.iter().map(|&code| classes[code as usize] as f32).collect();
+        Ok(table.with_weights(classes, weight_scale))
     }
 
     fn class(&self, word: &str) -> Option<usize> {
