@@ -44,7 +44,7 @@ type Key = (String, String);
 struct Predicted {
     count: Option<u64>,
     bytes: u64,
-    /// Of the fewest: the bytes of each further one.
+    /// Where `check` gives the fewest copies: the bytes of each further one.
     more: Option<u64>,
 }
 

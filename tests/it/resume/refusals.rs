@@ -271,7 +271,7 @@ fn early_stopping_stays_what_it_was() {
     assert!(run.summary("steps").parse::<u64>().unwrap() > steps.parse().unwrap());
 }
 
-/// Of a finished sweep there is nothing to write; of another one, whose folder cannot be written, nothing is started.
+/// A finished sweep needs no folder that can be written; an unfinished one does, and starts nothing without it.
 #[test]
 fn a_sweep_in_a_folder_that_cannot_be_written() {
     let place = Sandbox::new(SPEC);
