@@ -185,7 +185,8 @@ fn trials<P: Planned>(experiment: &Experiment<P::Spec>, prepared: &[Prepared<P>]
         rows.push(cells);
     }
     let mut table = narrowed(&header, &rows, numeric, output_width().map_or(usize::MAX, usize::from));
-    if experiment.known < prepared.len() {
+    let learns = experiment.known < prepared.len();
+    if learns {
         let last = prepared.len() - 1;
         table.push_str(&format!(
             "  {} to {last}: drawn from the results of earlier trials\n",
@@ -204,7 +205,7 @@ fn trials<P: Planned>(experiment: &Experiment<P::Spec>, prepared: &[Prepared<P>]
         _ => None,
     });
     let halving = match experiment.stop {
-        Some(halving) => rungs(&halving.plan(runs, epochs.max().unwrap_or(0))),
+        Some(halving) => rungs(&halving.plan(runs, epochs.max().unwrap_or(0)), learns),
         None => String::new(),
     };
     format!("{name}: {all}{excluded}, {}{halving}\n\n{table}", units::counted(runs as u64, "run"))
@@ -244,11 +245,14 @@ fn placed<P: Planned>(
     placement.map_or_else(String::new, |placement| format!("\n  {}\n", placement.words()))
 }
 
-/// `; all for 1 epoch, about 3 for 3, about 1 for 9`
-fn rungs(plan: &[(u64, usize)]) -> String {
+/// `; all for 1 epoch, about 3 for 3, about 1 for 9`. A sampler that learns draws better trials later, of which more go on.
+fn rungs(plan: &[(u64, usize)], learns: bool) -> String {
     let part = |(place, (epochs, trials)): (usize, &(u64, usize))| match place {
         0 => format!("; all for {}", units::counted(*epochs, "epoch")),
-        _ => format!(", about {} for {}", units::count(*trials as u64), units::count(*epochs)),
+        _ => {
+            let or_more = if learns { " or more" } else { "" };
+            format!(", about {}{or_more} for {}", units::count(*trials as u64), units::count(*epochs))
+        }
     };
     plan.iter().enumerate().map(part).collect()
 }

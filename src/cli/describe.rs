@@ -270,7 +270,7 @@ fn moves(page: &mut Page, trial: &Trial) {
     if copies.is_empty() {
         page.row("moves", "nothing: the CPU's memory is the host's");
     } else {
-        let waits = of("sync").filter_map(|own| own.count).sum();
+        let waits = of("sync").filter_map(|own| own.count).fold(0, u64::saturating_add);
         let at_least = if of("sync").any(|own| own.for_each_more.is_some()) { "at least " } else { "" };
         let times = units::counted(waits, "time");
         page.row("moves", format!("over the whole run; the host waits {at_least}{times} for a device"));

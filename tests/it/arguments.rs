@@ -182,7 +182,7 @@ fn a_short_name_is_met_with_the_key() {
         ("patiense=3", "did you mean `schedule.plateau.patience` or `trainer.early_stopping.patience`?"),
         (
             "optimizer.sgd.lr=[1e-3,1e-2]",
-            "to try each value, write `optimizer.sgd.lr=0.001,0.01` after the spec, or `[sweep] grid`",
+            "to try each value, write the override `optimizer.sgd.lr=0.001,0.01`, or `[sweep] grid`",
         ),
         ("sweep.grid.lr=1,2", "did you mean `optimizer.sgd.lr`?"),
         ("epochs=3", "did you mean `trainer.max_epochs`?"),
@@ -194,7 +194,10 @@ fn a_short_name_is_met_with_the_key() {
         ("schedule=cosine", "write `schedule = { cosine = { ... } }`"),
         ("model.layers=[{ linear = 16 }]", "write `linear = { out_features = 16 }`"),
         ("model.layers=[{ dropout = 0.5 }]", "write `dropout = { p = 0.5 }`"),
-        ("logging.policy=[off,buffered]", "to try each value, write `logging.policy=off,buffered` after"),
+        (
+            "logging.policy=[off,buffered]",
+            "to try each value, write the override `logging.policy=off,buffered`, or",
+        ),
         ("threads=2", "it is an option of the command: `--threads`"),
         ("devices.virtual_gpus=2", "it is an option of the command: `--virtual-gpus`"),
         ("optimizer.sgd.lr=0,5", "a comma separates the values of a sweep: `0.5` is a number"),

@@ -137,3 +137,25 @@ fn what_does_not_fit_on_the_disk_is_warned_of() {
         );
     }
 }
+
+/// Counts beyond 64 bits stay at the greatest number.
+#[test]
+fn runs_of_any_length_are_foretold() {
+    let spec = SPEC.replace("train_rows = 250", "train_rows = 250\nvalidation_rows = 50")
+        + "[checkpoint]\nkeep_last = 1000000000000000000\n";
+    let place = Sandbox::new(&spec);
+    for settings in [
+        &["logging.policy=immediate"][..],
+        &["logging.policy=buffered", "checkpoint.every_steps=1"],
+        &["logging.policy=per_epoch", "checkpoint.every_epochs=2"],
+        &["logging.policy=off", "trainer.validate_every_epochs=0", "~checkpoint"],
+        &["data.placement=streamed", "trainer.validate_every_steps=1", "logging.tensorboard=true"],
+    ] {
+        let long = ["check", "spec.toml", "trainer.max_epochs=900000000000000000"];
+        place.runner(&[&long, settings].concat()).ended_by(0);
+        let gpus = ["devices.num_gpus=4", "--virtual-gpus=4"];
+        let page = place.runner(&[&long, settings, &gpus[..]].concat()).ended_by(0).stdout;
+        let summed = page.lines().find(|line| line.contains("all_reduce")).unwrap();
+        assert!(summed.trim_end().ends_with(" 18,446,744,073,709,551,615"), "{page}");
+    }
+}

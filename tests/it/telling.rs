@@ -6,7 +6,11 @@ use super::process::Sandbox;
 
 /// What `new csv` and then `check` say of a table, without the lines on the data.
 fn told(place: &Sandbox, header: &str, row: impl Fn(usize) -> String) -> (String, String) {
-    let rows: String = (0..120).map(|n| row(n) + "\n").collect();
+    told_of(place, header, 120, row)
+}
+
+fn told_of(place: &Sandbox, header: &str, rows: usize, row: impl Fn(usize) -> String) -> (String, String) {
+    let rows: String = (0..rows).map(|n| row(n) + "\n").collect();
     fs::write(place.path().join("a.csv"), format!("{header}\n{rows}")).unwrap();
     _ = fs::remove_file(place.path().join("a.toml"));
     let drafted =
@@ -61,4 +65,28 @@ fn a_column_tells_a_number() {
     assert_eq!(told(&place, "dose,copy,y", noisy), (String::new(), String::new()));
     let alone = |n: usize| format!("{},{}", 2.0 * target(n), target(n));
     assert_eq!(told(&place, "copy,y", alone), (String::new(), String::new()));
+}
+
+/// Of 20 rows with 5 of one class, a number parts the classes by chance in 2 of 20! / (15! 5!) = 15,504 orders: among many columns
+/// one may. Words in 4 groups of 5 rows may have that class in any of 4.
+#[test]
+fn among_many_columns_chance_tells_a_class() {
+    let place = Sandbox::new("");
+    for (columns, tells) in [(3, true), (10, false)] {
+        let header: String = (0..columns - 2).map(|column| format!("f{column},")).collect();
+        let row = |n: usize| {
+            let noise: String =
+                (0..columns - 2).map(|column| format!("{}.5,", (n + 3) * (17 + 2 * column) % 61)).collect();
+            let dose = if n < 5 { n * 2 % 3 } else { 10 + n * 5 % 7 };
+            format!("{noise}{dose},{},{}", ["a", "b", "c", "d"][n / 5], if n < 5 { "yes" } else { "no" })
+        };
+        let line = |name: &str| {
+            format!("`{name}` alone tells the class of each row: is it known before the target is?\n")
+        };
+        let (_, checked) = told_of(&place, &format!("{header}dose,group,y"), 20, row);
+        let told: String =
+            checked.lines().filter(|line| line.contains("alone")).map(|line| format!("{line}\n")).collect();
+        let expected = if tells { line("dose") + &line("group") } else { String::new() };
+        assert_eq!(told, expected, "{columns} columns: {checked}");
+    }
 }

@@ -69,6 +69,10 @@ class Runs(unittest.TestCase):
         sweep = runner.run("linreg.toml", ["optimizer.sgd.lr=0.01,0.03"])
         self.assertEqual([trial.spec["optimizer"]["sgd"]["lr"] for trial in sweep.trials], [0.01, 0.03])
         self.assertEqual(list(sweep.metrics["optimizer.sgd.lr"]), [0.01, 0.03])
+        same = runner.resolve("linreg.toml", {'sweep.grid."optimizer.sgd.lr"': [0.01, 0.03]})
+        self.assertEqual(same["sweep"]["grid"], {"optimizer.sgd.lr": [0.01, 0.03]})
+        with self.assertRaisesRegex(runner.RunnerError, "write the override `optimizer.sgd.lr=0.01,0.03`"):
+            runner.resolve("linreg.toml", {"optimizer.sgd.lr": [0.01, 0.03]})
         for name in ("summary", "environment"):
             with self.assertRaisesRegex(FileNotFoundError, rf"has no {name}; each of its trials has one: `\.trials\[0\]\.{name}`"):
                 getattr(sweep, name)

@@ -142,11 +142,13 @@ fn a_trial_that_kills_its_processes_is_given_up() {
         // As the next process does, start with a fresh file.
         fs::remove_file(&metrics).unwrap();
     }
-    Ended::from_output(task().output().unwrap()).ended_by(1);
+    let said = Ended::from_output(task().output().unwrap()).ended_by(1).stderr;
+    let hint = "`[checkpoint] every_minutes` keeps what each process did; if the system's log (`dmesg`, `sacct`) says out of memory";
+    assert!(said.contains(hint), "{said}");
     let table = || Table::read(&fs::read_to_string(path.join("sweep.csv")).unwrap());
     assert_eq!(table().column("status"), ["failed"]);
-    let why = "3 processes that ran it died, one after the other, before its next checkpoint";
-    assert!(table().cell(0, "reason").starts_with(why), "{}", table().cell(0, "reason"));
+    let why = "3 processes in a row died before its next checkpoint: killed, or their machine failed; none could record why";
+    assert_eq!(table().cell(0, "reason"), why);
     // Tasks skip the trial from now on; the next submission tries it again.
     assert_eq!(task().output().unwrap().status.code(), Some(1));
     assert_eq!(cluster.runner(&["run", "--resume", &sweep, "--launcher=slurm"]).code, Some(0));

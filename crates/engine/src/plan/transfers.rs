@@ -6,7 +6,7 @@
 //! validation that is better than all before; stretches of epochs and blocks of steps beyond the fewest, whose number depends on the
 //! steps' time, with 128 bytes of counters for each block on a GPU; reads of a log that waited for `flush_every_s`; checkpoints by
 //! minutes; waits for queued steps of a GPU. Waits for earlier uploads, and reads ahead of steps that would wait for a disk, are not predicted.
-//! Of checkpoints by epochs some may be left out while a slow disk writes others.
+//! Of checkpoints by epochs some may be left out while a slow disk writes others. Counts beyond `u64` saturate.
 
 use super::{
     all_reduce::{AllReduceMethod, sum_of},
@@ -80,7 +80,7 @@ pub fn transfers(trial: &Trial) -> Vec<Movement> {
     let row_bytes = trial.facts.file_row_bytes.unwrap_or(0);
     let rows = [
         ("batch", length.train_rows()),
-        ("validation", length.validations * trial.facts.validation_rows as u64),
+        ("validation", length.validations.saturating_mul(trial.facts.validation_rows as u64)),
     ];
     let reads = rows.map(|(purpose, rows)| {
         let bytes = rows.saturating_mul(row_bytes);
@@ -109,15 +109,15 @@ fn to_devices(trial: &Trial, length: &RunLength) -> Vec<Movement> {
     let [batches, dataset, validation] = rows(trial, length, (devices, first, stops.stretches));
     let layout = &trial.programs.layout;
     let values = layout.parameter_count() * NUMBER;
-    let constants = [stops.blocks, steps * size_of::<Hyper>() as u64];
+    let constants = [stops.blocks, steps.saturating_mul(size_of::<Hyper>() as u64)];
     // Several devices compare digests of their parameters once per epoch.
-    let digests = if trial.world_size() > 1 { [epochs, epochs * SUM] } else { [0, 0] };
+    let digests = if trial.world_size() > 1 { times([1, SUM], epochs) } else { [0, 0] };
     let policy = trial.spec.logging.policy;
     let width = layout.log_width as u64;
     let flag = if flags(trial) { SUM } else { 0 };
     let log = match policy {
-        Policy::Immediate | Policy::Buffered => steps * width * NUMBER,
-        Policy::PerEpoch => epochs * (flag + width * SUM),
+        Policy::Immediate | Policy::Buffered => steps.saturating_mul(width * NUMBER),
+        Policy::PerEpoch => epochs.saturating_mul(flag + width * SUM),
         Policy::Off => 0,
     };
     let sum = sum_of(&trial.programs.train).map_or([0, 0], |sum| [1, sum.payload as u64 * NUMBER]);
@@ -150,7 +150,7 @@ fn to_devices(trial: &Trial, length: &RunLength) -> Vec<Movement> {
         movement(
             "d2h",
             "validation",
-            plus(each([passes, passes * 2 * SUM]), predictions(trial, passes, first)),
+            plus(each(times([1, 2 * SUM], passes)), predictions(trial, passes, first)),
         ),
         movement("d2h", "best", best),
         moved("d2h", "checkpoint", times(plus(states, sums), first), more_saved),
@@ -176,7 +176,7 @@ fn rows(trial: &Trial, length: &RunLength, (devices, first, stretches): (u64, u6
     let (train_rows, validation_rows) = (facts.train_rows as u64, facts.validation_rows as u64);
     let row_bytes = (facts.features + facts.target_width()) as u64 * NUMBER;
     let Some(chunks) = trial.chunks else {
-        let orders = [stretches, length.epochs() * train_rows * NUMBER];
+        let orders = [stretches, length.epochs().saturating_mul(train_rows * NUMBER)];
         let orders = if trial.spec.data.shuffle { times(orders, devices) } else { [0, 0] };
         let validates = u64::from(trial.programs.validate.is_some());
         // Every host has its own rows; of one host, each device has them all.
@@ -185,8 +185,9 @@ fn rows(trial: &Trial, length: &RunLength, (devices, first, stretches): (u64, u6
     };
     let passes = length.validations;
     let of_pass = validation_rows.div_ceil(chunks.validation.max(1) as u64);
-    let batches = [2 * devices * length.train_chunks(chunks.train), length.train_rows() * row_bytes];
-    [batches, [0, 0], [2 * devices * of_pass * passes, passes * validation_rows * row_bytes]]
+    let copies = |chunks: u64| chunks.saturating_mul(2 * devices);
+    let batches = [copies(length.train_chunks(chunks.train)), length.train_rows().saturating_mul(row_bytes)];
+    [batches, [0, 0], times([copies(of_pass), validation_rows * row_bytes], passes)]
 }
 
 /// Copies and bytes of what the model predicts in validations, if a metric needs it: those of each chunk, from each device that has
@@ -197,7 +198,7 @@ fn predictions(trial: &Trial, passes: u64, first: u64) -> [u64; 2] {
     };
     let (rows, chunk, devices) = (trial.facts.validation_rows, validate.batch.max(1), trial.world_size());
     let copies = rows / chunk * chunk.min(devices) + (rows % chunk).min(devices);
-    times([copies as u64, rows as u64 * row.len as u64 * NUMBER], first * passes)
+    times([copies as u64, rows as u64 * row.len as u64 * NUMBER], first.saturating_mul(passes))
 }
 
 struct Saves {
@@ -262,5 +263,5 @@ fn launches(trial: &Trial, length: &RunLength, blocks: u64) -> ([u64; 2], Option
     let each_step = trial.spec.logging.policy == Policy::Immediate;
     let is_least = each_step && trial.facts.validation_rows <= chunk && trial.chunks.is_none();
     let more = (!is_least).then_some(("block of steps", all[1]));
-    (plus(records, times(all, blocks + length.validations)), more)
+    (plus(records, times(all, blocks.saturating_add(length.validations))), more)
 }

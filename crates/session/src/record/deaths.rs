@@ -1,5 +1,5 @@
-//! Counts processes that died in a trial: one that needs more memory than there is kills every process that
-//! runs it.
+//! Counts processes that died in a trial since its newest checkpoint: one that needs more memory than there is kills every
+//! process that runs it, while one that gets further was only interrupted.
 
 use std::fs;
 

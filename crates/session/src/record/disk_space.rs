@@ -127,8 +127,8 @@ fn metrics_bytes(trial: &Trial, counts: [u64; 2], extent: &Extent) -> u64 {
     let unmeasured = [shared + NUMBER[0] * logged, shared + 5.0 + NUMBER[1] * columns.numbers() as f64];
     let rest: f64 =
         (0..2).map(|split| counts[split] as f64 * (rows[split].unwrap_or(unmeasured[split]) + grown)).sum();
-    let steps = mean_digits(steps) * counts.iter().sum::<u64>() as f64;
-    columns.header_bytes() + (rest + steps) as u64
+    let steps = mean_digits(steps) * counts.iter().map(|count| *count as f64).sum::<f64>();
+    columns.header_bytes().saturating_add((rest + steps) as u64)
 }
 
 #[cfg(test)]

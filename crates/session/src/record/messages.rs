@@ -17,6 +17,9 @@ pub(super) const MUCH: f64 = 0.1;
 /// From this part of a run's wall time on, what lies outside of its training is what bounds it.
 const MOSTLY: f64 = 0.5;
 
+/// Seconds of training below which first steps and interruptions by the system can be much of the time.
+const SHORT_S: f64 = 1.0;
+
 /// `linreg: 10 epochs of 1,000 rows, 320 steps, on cpu (asked for 1 GPU), engine serial, f32`.
 pub(super) fn started(name: &str, header: &Header) -> String {
     let devices = devices_in_words(&header.devices_requested, &header.devices_used);
@@ -134,6 +137,9 @@ pub(super) fn bound_by(outcome: &Outcome, wall_s: f64) -> Option<String> {
     };
     let part = format!("{part} of the training time{}", since_resume(outcome));
     Some(match largest.cause {
+        Bottleneck::Unexplained if outcome.loop_s < SHORT_S => {
+            format!("not known of so short a run: {part} is spread over what is not measured{busy}")
+        }
         Bottleneck::Unexplained => format!("nothing that was measured: {part} has no known cause{busy}"),
         // Include what other processes used.
         Bottleneck::Core => format!("{}, {part}", cause(largest.cause, account.processor)),

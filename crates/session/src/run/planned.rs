@@ -135,7 +135,7 @@ pub enum ExecuteError {
     /// Several processes that ran a trial died, one after the other, none of them getting further than the
     /// one before.
     #[error(
-        "{0} processes that ran it died, one after the other, before its next checkpoint; it may take more memory than there is"
+        "{0} processes in a row died before its next checkpoint: killed, or their machine failed; none could record why"
     )]
     Deadly(u32),
     /// A run cannot be resumed from its checkpoints.

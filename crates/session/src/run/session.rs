@@ -354,7 +354,10 @@ pub(super) fn report_error(error: &ExecuteError, what: Option<String>) -> Exit {
     let hint = match error {
         ExecuteError::Record(e) => e.hint(),
         ExecuteError::Data(_) => Some("start again once nothing writes to them, or on a copy"),
-        ExecuteError::Deadly(_) => Some("`--resume` repeats it; give each process more memory"),
+        ExecuteError::Deadly(_) => Some(
+            "`--resume` tries it again; on machines that may be taken away, `[checkpoint] every_minutes` keeps what each process \
+             did; if the system's log (`dmesg`, `sacct`) says out of memory, give each process more",
+        ),
         ExecuteError::NoCheckpoint { .. } => Some("run its spec again: `spec.toml` in its folder"),
         ExecuteError::Resume { hint, .. } => Some(*hint),
         _ => None,

@@ -282,7 +282,7 @@ fn as_sweep(path: &str, value: &Value, is_accepted: &dyn Fn(&Value) -> bool) -> 
         return None;
     }
     let values: Vec<String> = items.iter().map(|item| item.value.display()).collect();
-    Some(format!("to try each value, write `{path}={}` after the spec, or `[sweep] grid`", values.join(",")))
+    Some(format!("to try each value, write the override `{path}={}`, or `[sweep] grid`", values.join(",")))
 }
 
 /// The hint if a value is given in place of a table: a word for one of its keys, a layer's number for its

@@ -1,11 +1,11 @@
 //! Columns that alone tell the target: most often what is known only once the target is.
 
-use std::{collections::HashMap, sync::Arc};
+use std::{collections::HashMap, f64::consts::TAU, sync::Arc};
 
 use super::{
     columns::Columns,
     parquet,
-    table::{Table, Target, Words},
+    table::{Table, Target},
     text::Text,
 };
 use crate::{
@@ -19,6 +19,9 @@ const FEWEST_ROWS: usize = 20;
 
 /// Rows that each class must have, and that each value of a column must have on average.
 const ROWS_EACH: usize = 5;
+
+/// A column tells the class only if chance makes such a column in fewer than one of this number of tables, with shuffled classes.
+const TABLES: f64 = 1000.0;
 
 /// A column with a higher correlation tells a numeric target.
 const CORRELATION: f64 = 0.9999;
@@ -48,25 +51,50 @@ pub(super) fn find(table: &Table) -> Vec<Telling> {
             let told = told.filter(|(_, correlation)| correlation.abs() > CORRELATION);
             told.map(|(column, of)| Telling { column, correlation: Some(of) }).collect()
         }
-        Target::Classes(classes) if has_rows_each(classes) => {
+        Target::Classes(classes) => {
             let codes = &classes.codes;
-            let count = classes.distinct.len();
-            let tell = |values: &[f64]| are_apart(values, codes, count) || is_one_each(bits(values), codes);
+            let rows_of = counts(codes.iter().copied(), classes.distinct.len());
+            let count = rows_of.len();
+            if count < 2 || rows_of.iter().any(|rows| *rows < ROWS_EACH) {
+                return Vec::new();
+            }
+            // All ways to deal the classes out; a column tells the class in few of them.
+            let all = ln_arrangements(&rows_of) - (TABLES * (numeric.len() + categorical.len()) as f64).ln();
+            // Thresholds part the classes in any order of them; values are missing in any one of them.
+            let parted = ln_factorial(count) + (count as f64).ln();
+            let by_values = |values: &mut dyn Iterator<Item = u64>| {
+                one_each(values, codes, count).is_some_and(|values_of| ln_arrangements(&values_of) < all)
+            };
+            let tell = |values: &[f64]| {
+                parted < all && are_apart(values, codes, count) || by_values(&mut bits(values))
+            };
             let numbers = numbers.filter(|(_, values)| tell(values)).map(|(column, _)| *column);
             let words = categorical.iter().zip(&table.categorical);
-            let words = words
-                .filter(|(_, words)| is_one_each(words.codes.iter().map(|code| u64::from(*code)), codes));
-            let all = numbers.chain(words.map(|(column, _)| *column));
-            all.map(|column| Telling { column, correlation: None }).collect()
+            let words =
+                words.filter(|(_, words)| by_values(&mut words.codes.iter().map(|code| u64::from(*code))));
+            let told = numbers.chain(words.map(|(column, _)| *column));
+            told.map(|column| Telling { column, correlation: None }).collect()
         }
-        Target::Classes(_) | Target::None => Vec::new(),
+        Target::None => Vec::new(),
     }
 }
 
-fn has_rows_each(classes: &Words) -> bool {
-    let mut rows = vec![0; classes.distinct.len()];
-    classes.codes.iter().for_each(|class| rows[*class as usize] += 1);
-    rows.len() > 1 && rows.iter().all(|rows| *rows >= ROWS_EACH)
+/// How many of the codes are each class.
+fn counts(codes: impl Iterator<Item = u32>, classes: usize) -> Vec<usize> {
+    let mut counts = vec![0; classes];
+    codes.for_each(|class| counts[class as usize] += 1);
+    counts
+}
+
+/// The logarithm of the multinomial coefficient of these counts.
+fn ln_arrangements(counts: &[usize]) -> f64 {
+    ln_factorial(counts.iter().sum()) - counts.iter().map(|count| ln_factorial(*count)).sum::<f64>()
+}
+
+/// By Stirling's series, to 0.003.
+fn ln_factorial(n: usize) -> f64 {
+    let n = n as f64;
+    if n < 2.0 { 0.0 } else { n * n.ln() - n + (TAU * n).ln() / 2.0 + (12.0 * n).recip() }
 }
 
 fn bits(values: &[f64]) -> impl Iterator<Item = u64> {
@@ -95,13 +123,13 @@ fn are_apart(values: &[f64], classes: &[u32], count: usize) -> bool {
     of(values.len().min(FIRST_ROWS)) && of(values.len())
 }
 
-/// Whether all rows of each value are of one class.
-fn is_one_each(values: impl Iterator<Item = u64>, classes: &[u32]) -> bool {
+/// How many values each class has, if all rows of each value are of one class.
+fn one_each(values: impl Iterator<Item = u64>, classes: &[u32], count: usize) -> Option<Vec<usize>> {
     let mut known = HashMap::new();
     let is_alike = |(value, class): (u64, &u32)| {
         *known.entry(value).or_insert(*class) == *class && known.len() * ROWS_EACH <= classes.len()
     };
-    values.zip(classes).all(is_alike)
+    values.zip(classes).all(is_alike).then(|| counts(known.into_values(), count))
 }
 
 /// Pearson's, of the rows without a missing value; 0 if most have one, or all values are equal.
@@ -154,4 +182,20 @@ pub fn telling_columns(spec: &Csv, task: Task) -> Result<Vec<(String, String)>, 
     let found = find(&table);
     let words = found.iter().flat_map(|own| warnings(&table, std::slice::from_ref(own)));
     Ok(found.iter().map(|own| columns.names[own.column].clone()).zip(words).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// 20! / (15! 5!) = 15504, and 9! / (2! 3! 4!) = 1260.
+    #[test]
+    fn arrangements_are_counted() {
+        for (counts, expected) in
+            [(&[15, 5][..], 15_504_f64), (&[2, 3, 4], 1260.0), (&[4, 0], 1.0), (&[0], 1.0)]
+        {
+            let own = ln_arrangements(counts);
+            assert!((own - expected.ln()).abs() < 0.003, "{counts:?}: {own}");
+        }
+    }
 }

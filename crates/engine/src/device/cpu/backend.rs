@@ -10,6 +10,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use super::block::Block;
 use crate::{
     device::{
         DeviceError, HostMemory, Moved,
@@ -32,7 +33,7 @@ const SHARED_PRODUCT: usize = 1 << 24;
 pub struct HostBackend {
     name: String,
     is_host: bool,
-    blocks: HashMap<BufferId, Vec<f32>>,
+    blocks: HashMap<BufferId, Block>,
     /// One per thread.
     workers: Vec<Worker>,
     kernel: Kernel,
@@ -63,8 +64,13 @@ impl HostBackend {
         if self.is_host { Moved::Nothing } else { waited(numbers) }
     }
 
+    fn memory(&self, len: usize, value: f32) -> Result<Block, DeviceError> {
+        let bytes = (len as u64).saturating_mul(4);
+        Block::new(len, value).map_err(|_| DeviceError::OutOfMemory { device: self.name.clone(), bytes })
+    }
+
     fn block(&self, block: BufferId) -> Result<&[f32], DeviceError> {
-        self.blocks.get(&block).map(Vec::as_slice).ok_or_else(|| unknown(&self.name))
+        self.blocks.get(&block).map(|block| &**block).ok_or_else(|| unknown(&self.name))
     }
 
     /// Fills a block with values.
@@ -95,8 +101,8 @@ impl HostBackend {
             let mut reads: [&[f32]; 4] = [&[]; 4];
             for (read, from) in reads.iter_mut().zip(access.reads).filter(|(_, from)| from.len > 0) {
                 let whole = match from.buffer.0.checked_sub(*blocks) {
-                    None => self.blocks.get(&from.buffer),
-                    Some(own) => scratch.get(own),
+                    None => self.blocks.get(&from.buffer).map(|block| &**block),
+                    Some(own) => scratch.get(own).map(Vec::as_slice),
                 };
                 *read = whole.and_then(|whole| whole.get(from.offset..from.end())).ok_or_else(outside)?;
             }
@@ -190,12 +196,7 @@ fn rows_of(op: &Op, rows: &Range<usize>) -> Option<Op> {
 
 impl Backend for HostBackend {
     fn alloc(&mut self, block: BufferId, len: usize, value: f32) -> Result<(), DeviceError> {
-        let mut values = Vec::new();
-        let bytes = (len as u64).saturating_mul(4);
-        values
-            .try_reserve_exact(len)
-            .map_err(|_| DeviceError::OutOfMemory { device: self.name.clone(), bytes })?;
-        values.resize(len, value);
+        let values = self.memory(len, value)?;
         self.blocks.insert(block, values);
         Ok(())
     }
@@ -210,7 +211,7 @@ impl Backend for HostBackend {
 
     fn staging(&mut self, memory: Memory, len: usize) -> Result<HostMemory, DeviceError> {
         match memory {
-            Memory::Pageable => Ok(Box::new(vec![0.0; len])),
+            Memory::Pageable => Ok(Box::new(self.memory(len, 0.0)?)),
             Memory::Pinned => {
                 let why = "pinned memory needs a GPU's driver".to_owned();
                 Err(DeviceError::Unusable { device: self.name.clone(), why })

@@ -4,6 +4,7 @@
 #[allow(unsafe_code)]
 mod arena;
 mod backend;
+mod block;
 mod executor;
 #[allow(unsafe_code)]
 mod pool;

@@ -263,10 +263,16 @@ mod tests {
         let mut outcome = sample::outcome();
         let account = outcome.account.as_mut().unwrap();
         account.shares.retain(|share| share.cause == Bottleneck::Unexplained);
-        assert_eq!(
-            messages::bound_by(&outcome, 0.5).as_deref(),
-            Some("nothing that was measured: 100.0 % of the training time has no known cause")
-        );
+        for (loop_s, words) in [
+            (
+                0.249,
+                "not known of so short a run: 100.0 % of the training time is spread over what is not measured",
+            ),
+            (5.0, "nothing that was measured: 100.0 % of the training time has no known cause"),
+        ] {
+            outcome.loop_s = loop_s;
+            assert_eq!(messages::bound_by(&outcome, loop_s).as_deref(), Some(words));
+        }
     }
 
     #[test]
