@@ -204,6 +204,7 @@ class Run:
 
     def evaluate(self, rows=None, labels=None, options=()):
         """The metrics of `runner evaluate --json` by name, None where the rows do not define one; of a sweep by its best trial.
+        `["baseline"]["metrics"]` has those of a model without features.
 
         `rows`: as for `predict`, with the target among the columns; absent, the rows that `data.split.test` kept from the run.
         `labels`: those of an array, an array or a file.

@@ -8,7 +8,7 @@ use std::{
 use super::{
     column_use::{
         MOST_CLASSES, ROWS_EACH, Use, doubt, has_marks, has_units, is_class, marks as mark_words, no_numbers,
-        oddities, oddities_of_target, order_of, reason, units_of_numbers, use_of, way_with_marks,
+        oddities, oddities_of_target, reason, units_of_numbers, use_of, way_with_marks,
     },
     draft_targets::{OTHER, of_one_column, refusal, targets_of},
     missing_cells::{MissingCells, take_markers_for_missing},
@@ -22,14 +22,10 @@ use crate::{
 };
 
 /// Of fewer rows none are held out: one or two would not tell whether the model is better.
-const ROWS_TO_VALIDATE: usize = 10;
+pub(super) const ROWS_TO_VALIDATE: usize = 10;
 
 /// Fewer rows are worth cross-validation.
-const ROWS_TO_FOLD: usize = 50;
-
-/// A class with a smaller share of the rows is rare; with fewer rows than this, none may be left to validate on.
-const RARE: f64 = 0.1;
-const FEWEST_OF_CLASS: u64 = 10;
+pub(super) const ROWS_TO_FOLD: usize = 50;
 
 /// Columns that are left out are named up to this number; the draft has them all.
 const MOST_NOTES: usize = 10;
@@ -101,15 +97,15 @@ pub fn draft(
 /// Numeric features that the draft names.
 const MOST_NUMBERS: usize = 40;
 
-struct Draft<'a> {
+pub(super) struct Draft<'a> {
     data: &'a Path,
     file: Option<&'a Path>,
-    profile: &'a CsvProfile,
+    pub(super) profile: &'a CsvProfile,
     /// One target, or several that are all numeric.
-    targets: Vec<&'a ColumnProfile>,
-    is_class: bool,
-    uses: Vec<(&'a ColumnProfile, Use)>,
-    missing: MissingCells,
+    pub(super) targets: Vec<&'a ColumnProfile>,
+    pub(super) is_class: bool,
+    pub(super) uses: Vec<(&'a ColumnProfile, Use)>,
+    pub(super) missing: MissingCells,
     telling: Vec<(String, String)>,
 }
 
@@ -136,12 +132,6 @@ impl Draft<'_> {
         let doubts = shortened(self.doubts(), "columns are worth a look: the draft names them");
         let target = target.into_iter().chain(self.order()).chain(missing);
         target.chain(left_out).chain(doubts).chain(self.repeats()).collect()
-    }
-
-    /// How rows in the order of time are judged by later ones.
-    fn order(&self) -> Option<String> {
-        let others = self.uses.iter().map(|(column, _)| *column);
-        order_of(others, self.profile.rows).filter(|_| self.validates())
     }
 
     /// On rows that are there twice.
@@ -213,66 +203,12 @@ impl Draft<'_> {
             units::counted(*rows as u64, "row"),
             units::counted(columns.len() as u64, "column"),
             quoted(&name),
-            match self.order() {
-                Some(order) => format!("# {order}\n"),
-                None if self.is_class && self.validates() =>
-                    "split = { stratify = true }    # each class has its share of the rows to validate on\n"
-                        .to_owned(),
-                None => String::new(),
-            },
+            self.split(),
             if self.profile.is_parquet { "parquet" } else { "csv" },
             self.source(),
             self.trainer(),
             self.logging(),
         )
-    }
-
-    fn trainer(&self) -> String {
-        let stopping = match self.validates() {
-            true => {
-                "\nearly_stopping = { patience = 10 }    # epochs without a better validation; the best weights are kept\n"
-            }
-            false => "    # without validation nothing stops it earlier\n",
-        };
-        let monitor = self.rare_class().map(|(class, share)| {
-            let class = escape_line(class);
-            format!(
-                "monitor = \"validation.auc\"    # {share} are `{class}`: a good accuracy may miss them all\n"
-            )
-        });
-        format!(
-            "[trainer]\nmax_epochs = 100{stopping}{}\n\
-             [checkpoint]\nevery_minutes = 1.0    # `runner run --resume RUN` goes on after a kill\n",
-            monitor.unwrap_or_default()
-        )
-    }
-
-    fn logging(&self) -> &'static str {
-        match self.is_class {
-            _ if !self.validates() => "",
-            true if self.rare_class().is_some() => {
-                "\n[logging]\nmetrics = [\"loss\", \"auc\", \"f1\"]    # confusion.csv comes with f1\n"
-            }
-            true => {
-                "\n[logging]\nmetrics = [\"loss\", \"accuracy\", \"f1\"]    # confusion.csv comes with f1\n"
-            }
-            false => {
-                "\n[logging]\nmetrics = [\"loss\", \"mae\", \"r2\"]    # mae in the target's own units\n"
-            }
-        }
-    }
-
-    /// The rarest class and its share of the rows, if few have it, but enough for a ranking of those that validate.
-    fn rare_class(&self) -> Option<(&str, String)> {
-        let (class, count) = self.targets[0].values().min_by_key(|(class, count)| (*count, *class))?;
-        let share = count as f64 / (self.profile.rows - self.missing.rows_without_target) as f64;
-        let is_rare = self.is_class && self.validates() && count >= FEWEST_OF_CLASS && share < RARE;
-        is_rare.then(|| (class, units::percent(share)))
-    }
-
-    /// Whether rows are held out for validation.
-    fn validates(&self) -> bool {
-        self.profile.rows - self.missing.rows_without_target >= ROWS_TO_VALIDATE
     }
 
     /// The keys of the data source.

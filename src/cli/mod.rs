@@ -14,6 +14,7 @@ mod describe_lab;
 mod devices;
 mod disk;
 mod draft;
+mod draft_parts;
 mod draft_targets;
 mod drawn_run;
 mod export;

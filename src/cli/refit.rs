@@ -19,7 +19,9 @@ use crate::{
     host::escape_line,
     predict::moved_source,
     record::command_line,
-    report::{BestRun, find_best_run, rate_falls, run_digest, run_numbers, run_status, steps_per_epoch},
+    report::{
+        BestRun, find_best_run, latest, rate_falls, run_digest, run_numbers, run_status, steps_per_epoch,
+    },
     run::{Exit, print_stderr, refuse, warn},
     spec::{self, Data, Length, Loaded, Refit, Spec, ValidateEvery},
 };
@@ -83,7 +85,26 @@ pub fn refit(options: &RefitOptions, begun: Instant) -> Result<Exit, Exit> {
         };
         return check_read(&options, &loaded);
     }
-    run_read(&start, &command, begun, Some(loaded))
+    let next = (is_told && !loaded.is_sweep() && start.launch.launcher.is_none())
+        .then(|| (start.run.runs_dir.join(last.name.as_str()), has_test_rows(last)));
+    let exit = run_read(&start, &command, begun, Some(loaded))?;
+    if let (Exit::Done, Some((runs, tests))) = (&exit, next) {
+        print_next(&runs, tests);
+    }
+    Ok(exit)
+}
+
+fn has_test_rows(spec: &Spec) -> bool {
+    spec.data.split.as_ref().is_some_and(|split| split.test > 0.0)
+}
+
+/// What the newest of these runs is for: its test, or predictions.
+fn print_next(runs: &Path, tests: bool) {
+    let Ok(run) = latest(&runs.to_string_lossy()) else { return };
+    let run = run.to_string_lossy();
+    let words = if tests { vec!["evaluate", &run] } else { vec!["predict", &run, "DATA"] };
+    let command = command_line(["runner"].into_iter().chain(words));
+    print_stderr(&format!("next: {}\n", escape_line(&command)));
 }
 
 fn check_arguments(options: &RefitOptions) -> Result<(), Exit> {
@@ -231,7 +252,7 @@ fn summary(best: &BestRun, refit: &Refit<'_>, last: &Spec, runs: usize) -> Strin
         Some(setting) => format!("{folder}, the best trial: {setting}"),
         None => folder.into_owned(),
     };
-    let tests = last.data.split.as_ref().is_some_and(|split| split.test > 0.0);
+    let tests = has_test_rows(last);
     let rows = match (refit.validates, tests) {
         (false, false) => "all",
         (false, true) => "all but the test rows",

@@ -150,6 +150,9 @@ fn arrays_have_a_file_of_groups() {
     let words =
         "these rows include those that the run was trained on: 150 of 190 (the others: 40 validation)\n";
     assert!(stderr.contains(words), "{stderr}");
+    let words =
+        "warning: without groups such as those of `groups.npy`, intervals take each row as one of its own\n";
+    assert!(stderr.contains(words), "{stderr}");
     // The run goes on where its groups are at another place.
     fs::rename(place.path().join("groups.npy"), place.path().join("moved.npy")).unwrap();
     let longer = ["trainer.max_epochs=3", "data.npy.groups=moved.npy", "-q"];

@@ -61,7 +61,8 @@ fn a_table_with_text_and_missing_cells() {
 
     [data]
     batch_size = 16
-    split = { stratify = true }    # each class has its share of the rows to validate on
+    # each class has its share of the rows to validate on; `test = 0.1` would keep rows from every run, for `runner evaluate RUN`
+    split = { stratify = true }
 
     [data.csv]
     path = "penguins.csv"
@@ -144,7 +145,8 @@ fn columns_that_do_not_help_are_left_out() {
 
     [data]
     batch_size = 16
-    split = { stratify = true }    # each class has its share of the rows to validate on
+    # each class has its share of the rows to validate on; `test = 0.1` would keep rows from every run, for `runner evaluate RUN`
+    split = { stratify = true }
 
     [data.csv]
     path = "a.csv"

@@ -80,7 +80,7 @@ fn rows_without_a_target() {
         evaluated.code == Some(0) && evaluated.stderr.lines().any(|found| found == line),
         "{evaluated:?}"
     );
-    assert!(evaluated.stdout.starts_with("rows  499\n"), "{evaluated:?}");
+    assert!(evaluated.stdout.starts_with("rows  499 "), "{evaluated:?}");
     // Strict, as before.
     let strict = place.runner(&["check", "spec.toml", "data.csv.missing=error", "data.csv.ignore=[\"a\"]"]);
     assert_eq!(strict.code, Some(2));
@@ -106,8 +106,12 @@ fn rare_classes() {
     fs::write(place.path().join("a.csv"), format!("a,b,state\n{}", (0..300).map(row).collect::<String>()))
         .unwrap();
     let text = drafted(&place, &["a.csv", "--target", "state"]);
-    let split = "[data]\nbatch_size = 16\nsplit = { stratify = true }    # each class has its share of the rows to validate on\n\n";
+    let split = "[data]\nbatch_size = 16\n\
+                 # each class has its share of the rows to validate on; `test = 0.1` would keep rows from every run, for \
+                 `runner evaluate RUN`\nsplit = { stratify = true }\n\n";
     assert!(text.contains(split), "{text}");
+    let told = "# 1.00 % are `lost`: a good accuracy may miss them all, and they are too few to validate on by auc\n";
+    assert!(text.contains(told) && text.contains("metrics = [\"loss\", \"accuracy\", \"f1\"]"), "{text}");
     let few =
         "warning: classes with fewer than 5 rows to train and validate on are hardly learned: `lost` (3)";
     let rare = format!("{few}; `model.class_weights=balanced` lets each of their rows count for more\n");
@@ -134,6 +138,37 @@ fn rare_classes() {
     let words = "warning: the model predicts `ok` for every row to validate on: 53 of 60 are `ok`; `model.class_weights=balanced` \
                  lets rows of the others count for more\n";
     assert_eq!((ended.code, ended.stderr), (Some(0), format!("{rare}{words}")));
+}
+
+/// A rare class is judged by auc wherever a row of it validates, in tables of few rows, too.
+#[test]
+fn few_rows_of_a_class() {
+    let place = Sandbox::new("");
+    let draft = |rows: u64, class: &dyn Fn(u64) -> bool| {
+        let row =
+            |n: u64| format!("{}.5,{}.25,{}\n", n * 7 % 89, n * 3 % 50, ["no", "yes"][usize::from(class(n))]);
+        let rows: String = (0..rows).map(row).collect();
+        fs::write(place.path().join("a.csv"), format!("a,b,ill\n{rows}")).unwrap();
+        drafted(&place, &["a.csv", "--target", "ill"])
+    };
+    let text = draft(300, &|n| n < 7);
+    let monitor = "monitor = \"validation.auc\"    # 2.33 % are `yes`: a good accuracy may miss them all\n";
+    assert!(text.contains(monitor) && text.contains("metrics = [\"loss\", \"auc\", \"f1\"]"), "{text}");
+    let metrics =
+        place.run(&["-q", "trainer.max_epochs=1"]).ended_by(0).metrics().only("split", "validation");
+    assert!(metrics.f64s("auc").iter().all(|auc| (0.0..=1.0).contains(auc)));
+    // Of 1,000 rows, some are for a test.
+    let text = draft(1000, &|n| n < 450);
+    let split = "# `test` keeps a tenth of the rows from every run, for `runner evaluate RUN` once a model is chosen; each class has its \
+                 share of every part\nsplit = { test = 0.1, stratify = true }\n\n";
+    assert!(text.contains(split), "{text}");
+    let run = place.run(&["-q", "trainer.max_epochs=1"]).ended_by(0).0.display().to_string();
+    let evaluated = place.runner(&["evaluate", &run]).ended_by(0).stdout;
+    assert!(evaluated.starts_with("rows               100 "), "{evaluated}");
+    assert!(
+        evaluated.contains("\nbaseline: a model that always predicts `no`, with the shares of "),
+        "{evaluated}"
+    );
 }
 
 /// The reason is the same in a table of any length.
@@ -170,10 +205,11 @@ fn rows_in_the_order_of_time() {
     };
     let how = "`data.split.shuffle=false` judges by the last of them, and with `data.folds=5 data.fold=0..5` by five later parts in turn";
     let dates = |n: u64| format!("2024-01-{:02} {:02}:00:00", 1 + n / 24, n % 24);
+    let test = "# `split = { test = 0.1 }` would keep rows from every run, for `runner evaluate RUN`\n";
     let (told, text) = write("when", &dates);
     let line = format!("rows are in the order of `when`: {how}\n");
     assert!(told.starts_with(&line), "{told}");
-    assert!(text.contains(&format!("batch_size = 16\n# {line}\n[data.csv]\n")), "{text}");
+    assert!(text.contains(&format!("batch_size = 16\n# {line}{test}\n[data.csv]\n")), "{text}");
     for words in
         [&["data.split.shuffle=false"][..], &["data.split.shuffle=false", "data.folds=5", "data.fold=0..5"]]
     {
@@ -197,7 +233,7 @@ fn rows_in_the_order_of_time() {
     ] {
         let (told, text) = write(header, when);
         assert!(
-            told.starts_with(&line) && text.contains(&format!("\n# {line}\n[data.csv]\n")),
+            told.starts_with(&line) && text.contains(&format!("\n# {line}{test}\n[data.csv]\n")),
             "{told}{text}"
         );
     }

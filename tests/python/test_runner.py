@@ -121,7 +121,8 @@ class Runs(unittest.TestCase):
         for value, wanted in zip(predicted, [12, 23.5], strict=True):
             self.assertAlmostEqual(value, wanted, delta=0.5)
         self.assertEqual(len(run.predict("rows.csv")["prediction"]), 40)
-        self.assertEqual(run.evaluate("rows.csv")["rows"], 40)
+        metrics = run.evaluate("rows.csv")
+        self.assertEqual((metrics["rows"], metrics["baseline"]["metrics"]["r2"]), (40, 0.0))
         kept = run.predict(rows, ["--keep", "kind"])
         self.assertEqual((list(kept), list(kept["kind"])), (["kind", "prediction"], ["a", "b"]))
         with self.assertRaisesRegex(runner.RunnerError, r"^`c` in column `kind` is not a category of the training file\n --> <stdin>:2:3"):

@@ -6,9 +6,10 @@ use serde_json::{Map, Value, json};
 
 use super::{
     PredictError, Trained,
+    baseline::Baseline,
     forward::forward,
     importance::{self, Importance},
-    intervals::{IntervalRows, Intervals},
+    intervals::{IntervalRows, Intervals, group_name},
 };
 use crate::{
     data::{Input, NewRows, RowBlock, RowOptions, digest_of_files},
@@ -30,6 +31,7 @@ pub struct Evaluation {
     /// Names and values.
     pub(super) metrics: Vec<(String, f64)>,
     pub(super) intervals: Intervals,
+    baseline: Baseline,
     pub(super) scores: Scores,
     /// The names of the classes; empty for numbers.
     classes: Vec<String>,
@@ -82,6 +84,12 @@ pub fn evaluate(
     if input.is_some_and(|input| is_of_the_run(trained, input, labels)) {
         warn(format!("these rows include those that the run was trained on{}", which(trained, count)));
     }
+    if let (Some(_), Some(groups)) = (input, array_groups(&trained.spec.data.source).and(group_name(trained)))
+    {
+        warn(format!(
+            "without groups such as those of `{groups}`, intervals take each row as one of its own"
+        ));
+    }
     warn_of_rows(trained, &rows, warn);
     let column = trained.data.weight().filter(|_| rows.lacks_weights().is_none());
     if let Some(column) = column.filter(|_| weight == 0.0) {
@@ -95,11 +103,25 @@ pub fn evaluate(
         let metrics = all_metrics(drawn.loss, drawn.accuracy, &drawn.scores, &targets);
         metrics.into_iter().map(|(_, value)| value).collect()
     };
+    let baseline =
+        Baseline::new(trained, &scores, drawn.targets(), &metrics, |loss, accuracy, scores: &Scores| {
+            all_metrics(loss, accuracy, scores, &targets)
+        });
     let intervals = drawn.intervals(trained, &scores, groups, &metrics, &values);
     let loss = loss_in_words(trained, column);
     let counts_equally = classifies && column.is_some();
     let importance = sample.map(|sample| Importance::new(trained, &sample)).transpose()?;
-    Ok(Evaluation { rows: count, loss, counts_equally, metrics, intervals, scores, classes, importance })
+    Ok(Evaluation {
+        rows: count,
+        loss,
+        counts_equally,
+        metrics,
+        intervals,
+        baseline,
+        scores,
+        classes,
+        importance,
+    })
 }
 
 /// What the rows lack that those to train on have, and how many are left out.
@@ -148,14 +170,16 @@ fn loss_in_words(trained: &Trained, weight: Option<&str>) -> String {
     format!("{}{scaled}{by}, {how}", trained.spec.model.loss.name())
 }
 
+/// The file of the groups of an array's rows.
+fn array_groups(source: &Source) -> Option<&Path> {
+    if let Source::Npy(npy) = source { npy.groups.as_deref() } else { None }
+}
+
 /// Whether a file is the one that the run was trained on.
 fn is_of_the_run(trained: &Trained, input: &Input, labels: Option<&Path>) -> bool {
     let Input::File(path) = input else { return false };
     // The groups of rows count as data of the run, not of new rows.
-    let groups = match &trained.spec.data.source {
-        Source::Npy(npy) => npy.groups.as_deref(),
-        _ => None,
-    };
+    let groups = array_groups(&trained.spec.data.source);
     let files = std::iter::once(path.as_path()).chain(labels).chain(groups);
     let digest = digest_of_files(&trained.spec.data.source, files);
     digest.is_some() && digest == run_digest(&trained.folder)
@@ -211,36 +235,51 @@ fn all_metrics(loss: f64, accuracy: Option<f64>, scores: &Scores, targets: &[Str
 impl Evaluation {
     /// A line for each metric, each class and each column.
     pub fn table(&self) -> String {
-        let width = self.metrics.iter().map(|(name, _)| name.chars().count()).max().unwrap_or(0);
-        let mut out = format!("{:<width$}  {}\n", "rows", units::count(self.rows as u64));
-        for ((name, value), interval) in self.metrics.iter().zip(&self.intervals.ends) {
-            let words = match name.as_str() {
-                "loss" => self.loss.clone(),
-                "f1" | "precision" | "recall" => "mean over classes".to_owned(),
-                "f1_weighted" => "by the rows of each class".to_owned(),
-                "average_precision" if self.classes.len() == 2 => self.average_precisions_in_words(),
-                "auc" | "average_precision" => self.ranked_in_words().to_owned(),
-                _ => String::new(),
-            };
-            let equally = if self.counts_equally && name != "loss" { "rows count equally" } else { "" };
-            let words: Vec<&str> =
-                [words.as_str(), equally].into_iter().filter(|words| !words.is_empty()).collect();
-            let gap = if words.is_empty() { "" } else { "  " };
+        let mut lines =
+            vec![["rows".to_owned(), units::count(self.rows as u64), "baseline".to_owned(), String::new()]];
+        let values = self.metrics.iter().zip(&self.intervals.ends).zip(&self.baseline.values);
+        lines.extend(values.map(|(((name, value), interval), baseline)| {
             let value = match name.as_str() {
                 "auc" | "average_precision" if value.is_nan() && self.is_of_one_class() => "none".to_owned(),
                 _ => units::number(*value),
             };
             let [low, high] = interval.map(|interval| interval.map(units::number)).unwrap_or_default();
             let interval = if interval.is_some() { format!(" [{low}, {high}]") } else { String::new() };
-            out.push_str(&format!("{name:<width$}  {value}{interval}{gap}{}\n", words.join(", ")));
+            let baseline = baseline.map(units::number).unwrap_or_default();
+            [name.clone(), format!("{value}{interval}"), baseline, self.words(name)]
+        }));
+        let widths =
+            [0, 1, 2].map(|column| lines.iter().map(|line| line[column].chars().count()).max().unwrap_or(0));
+        let mut out = String::new();
+        for [name, value, baseline, words] in &lines {
+            let [first, second, third] = widths;
+            let line = format!("{name:<first$}  {value:<second$}  {baseline:<third$}  {words}");
+            out.push_str(line.trim_end());
+            out.push('\n');
         }
         let accuracy = self.metrics.iter().find(|(name, _)| name == "accuracy").map(|(_, value)| *value);
         out.push_str(&self.intervals.text(accuracy));
+        out.push_str(&self.baseline.text());
         let classes = self.class_counts().map(|counts| ClassTable::new(&self.classes, counts).text());
         for table in classes.into_iter().chain(self.importance.as_ref().map(Importance::table)) {
             out.push_str(&format!("\n{table}"));
         }
         out
+    }
+
+    /// What a metric is of.
+    fn words(&self, name: &str) -> String {
+        let words = match name {
+            "loss" => self.loss.clone(),
+            "f1" | "precision" | "recall" => "mean over classes".to_owned(),
+            "f1_weighted" => "by the rows of each class".to_owned(),
+            "average_precision" if self.classes.len() == 2 => self.average_precisions_in_words(),
+            "auc" | "average_precision" => self.ranked_in_words().to_owned(),
+            _ => String::new(),
+        };
+        let equally = if self.counts_equally && name != "loss" { "rows count equally" } else { "" };
+        let words = [words.as_str(), equally].into_iter().filter(|words| !words.is_empty());
+        words.collect::<Vec<_>>().join(", ")
     }
 
     /// Rows by actual and predicted class, if these say anything.
@@ -281,6 +320,7 @@ impl Evaluation {
         object.insert("rows".to_owned(), json!(self.rows));
         object.extend(self.metrics.iter().map(|(name, value)| (name.clone(), json!(value))));
         object.insert("intervals".to_owned(), self.intervals.json(&self.metrics));
+        object.insert("baseline".to_owned(), self.baseline.json(&self.metrics));
         if self.classes.len() == 2 {
             object.insert("positive_class".to_owned(), json!(self.classes[1]));
         }

@@ -8,6 +8,7 @@
 // Only this project uses it: a name that says enough needs no doc.
 #![allow(missing_docs)]
 
+mod baseline;
 mod error;
 mod evaluate;
 mod far;

@@ -47,16 +47,17 @@ fn rows_of_one_class_are_said_to_be_so() {
     model.write("small.csv", small);
     let ended = model.place.runner(&["evaluate", &model.run, "small.csv"]);
     insta::assert_snapshot!(ended.stdout + &ended.stderr, @r#"
-    rows               243
-    loss               0.8036 [0.7726, 0.8341]  cross_entropy, as in training
-    accuracy           0.7407 [0.6871, 0.7942]
-    f1                 0.2837 [0.2715, 0.2951]  mean over classes
-    f1_weighted        0.8511 [0.8146, 0.8853]  by the rows of each class
-    precision          0.3333  mean over classes
-    recall             0.2469 [0.2290, 0.2647]  mean over classes
-    auc                none  mean over classes, each against the rest
-    average_precision  1.000  mean over classes, each against the rest
+    rows               243                      baseline
+    loss               0.8036 [0.7726, 0.8341]  0         cross_entropy, as in training
+    accuracy           0.7407 [0.6871, 0.7942]  1.000
+    f1                 0.2837 [0.2715, 0.2951]  1.000     mean over classes
+    f1_weighted        0.8511 [0.8146, 0.8853]  1.000     by the rows of each class
+    precision          0.3333                   1.000     mean over classes
+    recall             0.2469 [0.2290, 0.2647]  1.000     mean over classes
+    auc                none                               mean over classes, each against the rest
+    average_precision  1.000                    1.000     mean over classes, each against the rest
     95 % intervals: bootstrap over 243 rows, 2,000 resamples; of the model as it is, not of its training
+    baseline: a model that always predicts `small`, with the shares of the classes in these rows as probabilities
 
     class           rows  precision  recall      f1
     a "middle" one  none
@@ -109,7 +110,9 @@ fn average_precision_names_its_class() {
         [0, 1].map(|class| runner::units::number(f64_of(&json["classes"][class]["average_precision"])));
     let interval = &json["intervals"]["metrics"]["average_precision"];
     let [low, high] = ["low", "high"].map(|end| runner::units::number(f64_of(&interval[end])));
-    let line = format!("\naverage_precision  {nein} [{low}, {high}]  of `nein`; that of `ja` is {ja}\n");
+    let share = "0.7667    ";
+    let line =
+        format!("\naverage_precision  {nein} [{low}, {high}]  {share}of `nein`; that of `ja` is {ja}\n");
     assert!(ended.stdout.contains(&line), "{ended:?}");
 }
 

@@ -130,17 +130,18 @@ fn what_resamples_do_not_show_is_said() {
     let (place, run) = trained(&rows, "data.folds = 2\ndata.fold = 0");
     let words = place.runner(&["evaluate", &run, "rows.csv"]).stdout;
     insta::assert_snapshot!(words, @r"
-    rows               40
-    loss               0.2667 [0.1487, 0.4481]  cross_entropy, as in training
-    accuracy           0.9500 [0.8750, 1.000]
-    f1                 0.4872 [0.4667, 1.000]  mean over classes
-    f1_weighted        0.9256 [0.8167, 1.000]  by the rows of each class
-    precision          0.4750 [0.4375, 1.000]  mean over classes
-    recall             0.5000 [0.5000, 1.000]  mean over classes
-    auc                0.4934 [0.01408, 0.9733]
-    average_precision  0.1083 [0.02500, 0.5000]  of `1`; that of `0` is 0.9319
+    rows               40                        baseline
+    loss               0.2667 [0.1487, 0.4481]   0.1985    cross_entropy, as in training
+    accuracy           0.9500 [0.8750, 1.000]    0.9500
+    f1                 0.4872 [0.4667, 1.000]    0.4872    mean over classes
+    f1_weighted        0.9256 [0.8167, 1.000]    0.9256    by the rows of each class
+    precision          0.4750 [0.4375, 1.000]    0.4750    mean over classes
+    recall             0.5000 [0.5000, 1.000]    0.5000    mean over classes
+    auc                0.4934 [0.01408, 0.9733]  0.5000
+    average_precision  0.1083 [0.02500, 0.5000]  0.05000   of `1`; that of `0` is 0.9319
     95 % intervals: bootstrap over 40 groups of `patient`, 2,000 resamples; of the model as it is, not of its training
     260 of 2,000 resamples are left out of auc and average_precision, which they do not define
+    baseline: a model that always predicts `0`, with the shares of the classes in these rows as probabilities
 
     class  rows  precision  recall      f1
     1         2          0       0       0
@@ -151,17 +152,18 @@ fn what_resamples_do_not_show_is_said() {
     fs::write(place.path().join("only.csv"), only).unwrap();
     let words = place.runner(&["evaluate", &run, "only.csv"]).stdout;
     insta::assert_snapshot!(words, @r"
-    rows               38
-    loss               0.1660 [0.1330, 0.1998]  cross_entropy, as in training
-    accuracy           1.000
-    f1                 1.000  mean over classes
-    f1_weighted        1.000  by the rows of each class
-    precision          1.000  mean over classes
-    recall             1.000  mean over classes
+    rows               38                       baseline
+    loss               0.1660 [0.1330, 0.1998]  0         cross_entropy, as in training
+    accuracy           1.000                    1.000
+    f1                 1.000                    1.000     mean over classes
+    f1_weighted        1.000                    1.000     by the rows of each class
+    precision          1.000                    1.000     mean over classes
+    recall             1.000                    1.000     mean over classes
     auc                none
-    average_precision  none  of `1`; that of `0` is 1.000
+    average_precision  none                               of `1`; that of `0` is 1.000
     95 % intervals: bootstrap over 38 groups of `patient`, 2,000 resamples; of the model as it is, not of its training
     no row is wrong, so no resample shows a lower accuracy: one of 0.9075 fits as well (Clopper and Pearson)
+    baseline: a model that always predicts `0`, with the shares of the classes in these rows as probabilities
 
     class  rows  precision  recall     f1
     1      none

@@ -35,14 +35,17 @@ fn a_run_begins_with_its_target_rows_and_test() {
         "test loss [95 %, bootstrap]",
         "test accuracy [95 %, bootstrap]",
         "test f1 [95 %, bootstrap]",
+        "test precision [95 %, bootstrap]",
+        "test recall [95 %, bootstrap]",
         "test auc",
+        "test average_precision",
         "training rows of each class",
         "validation rows of each class",
         "test rows of each class",
         "status",
         "train loss",
     ];
-    assert_eq!(titles[..13], wanted);
+    assert_eq!(titles[..16], wanted);
     let words: Vec<&str> = found.iter().map(|[_, words]| words.as_str()).collect();
     assert_eq!(words[..5], ["species", "189", "69", "86", &metric("loss")]);
     let numbers = |words: &str, of: f64| {
@@ -51,7 +54,8 @@ fn a_run_begins_with_its_target_rows_and_test() {
     };
     let (shown, accuracy) = (numbers(words[5], 1.0), numbers(&metric("accuracy"), 100.0));
     assert!(shown.len() == 3 && shown.iter().zip(&accuracy).all(|(a, b)| (a - b).abs() < 0.1), "{shown:?}");
-    assert_eq!(words[6..8], [&metric("f1"), &metric("auc")]);
+    let others = ["f1", "precision", "recall", "auc", "average_precision"].map(metric);
+    assert_eq!(words[6..11], others.each_ref());
     // Species by `rows.csv`: the rows that neither validate nor are for the test train.
     let table =
         fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/experiments/data/penguins.csv")).unwrap();
@@ -60,7 +64,7 @@ fn a_run_begins_with_its_target_rows_and_test() {
         let part = listed.lines().find_map(|line| line.strip_suffix(&format!(",{row}")));
         part.unwrap_or("training").to_owned()
     };
-    for (part, words) in ["training", "validation", "test"].into_iter().zip(&words[8..11]) {
+    for (part, words) in ["training", "validation", "test"].into_iter().zip(&words[11..14]) {
         let of = |species: &str| {
             let rows = table.lines().skip(1).enumerate().filter(|(_, line)| line.contains(species));
             rows.filter(|(row, _)| part_of(*row) == part).count()

@@ -109,6 +109,12 @@ impl Ranking {
         Self(ranked.collect())
     }
 
+    /// With the unit of each row in place of the row, so that [`areas`](Self::areas) counts units.
+    pub fn of_units(mut self, units: &[u32]) -> Self {
+        self.0.iter_mut().for_each(|row| row.row = units[row.row as usize]);
+        self
+    }
+
     /// The areas, each row counted as often as `count` says. That under the ROC curve is the share of pairs, one row of the class and one of
     /// another, in which the first has the higher score; a tie counts half. That under the precision-recall curve is the mean
     /// precision at each distinct score, as a threshold, weighted by the recall that it adds.

@@ -33,7 +33,7 @@ pub use device_group::DeviceGroup;
 pub use init::initial_values;
 pub use lr_scheduler::LrScheduler;
 pub use resamples::{Drawn, Resamples};
-pub use scores::{ClassCounts, Scores, largest};
+pub use scores::{ClassCounts, Errors, Scores, largest};
 pub use state::Emit;
 pub use stop::{EarlyStopper, Judge, StopFlag};
 pub use train_loop::{TrainSetup, Trained, grain, train};

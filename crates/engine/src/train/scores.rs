@@ -37,6 +37,31 @@ pub(super) struct Sums {
     pub(super) square_deviation: f64,
 }
 
+impl Sums {
+    /// A row, its error, and the difference of its true value.
+    pub(super) fn add(&mut self, weight: f64, error: f64, deviation: f64) {
+        self.weight += weight;
+        self.absolute += weight * error.abs();
+        self.squared += weight * (error * error);
+        self.deviation += weight * deviation;
+        self.square_deviation += weight * (deviation * deviation);
+    }
+
+    /// Of units, each as often as it counts.
+    pub(super) fn of_resample(counts: &[u32], units: &[Self]) -> Self {
+        let mut sums = Self::default();
+        for (count, own) in counts.iter().zip(units) {
+            let count = f64::from(*count);
+            sums.weight += count * own.weight;
+            sums.absolute += count * own.absolute;
+            sums.squared += count * own.squared;
+            sums.deviation += count * own.deviation;
+            sums.square_deviation += count * own.square_deviation;
+        }
+        sums
+    }
+}
+
 pub struct Classes {
     /// Number of classes.
     pub classes: usize,
@@ -133,6 +158,37 @@ impl Scores {
         }
     }
 
+    /// Those of a model without features that is fitted to the same rows, as scikit-learn's `DummyRegressor`, which gives the mean,
+    /// and `DummyClassifier(strategy="prior")`, which gives the shares of the classes. `targets` and `width` are as for
+    /// [`add`](Self::add); without the targets mae is NaN.
+    pub fn baseline(&self, targets: &[f32], width: usize) -> Self {
+        match self {
+            Self::Numbers(errors) => {
+                let of = |(target, errors): (usize, &Errors)| {
+                    let own = targets.chunks_exact(width);
+                    errors.baseline(own.map(|row| (row[target], row.get(self.targets()).copied())))
+                };
+                Self::Numbers(errors.iter().enumerate().map(of).collect())
+            }
+            Self::Classes(all) => {
+                let most = all.most_frequent();
+                let mut counts = vec![0; all.counts.len()];
+                let shares: Vec<f64> = all.shares().collect();
+                for (rows, actual) in counts.chunks_exact_mut(all.classes).zip(all.rows_of_classes()) {
+                    rows[most] = actual;
+                }
+                // All scores are equal: each class has one threshold, at which every row is taken for it.
+                let ranked = if all.classes == 2 { &shares[1..] } else { &shares };
+                let occurring = ranked.iter().copied().filter(|share| *share > 0.0);
+                Self::of_counts(all.classes, counts, [Some(0.5), Some(mean(occurring))])
+            }
+        }
+    }
+
+    fn targets(&self) -> usize {
+        if let Self::Numbers(errors) = self { errors.len() } else { 1 }
+    }
+
     /// The metric of each target separately, named `mae_NAME`; empty for classes.
     pub fn of_targets(&self, metric: Metric, names: &[String]) -> Vec<(String, f64)> {
         let Self::Numbers(errors) = self else { return Vec::new() };
@@ -169,6 +225,19 @@ impl Errors {
         self.spread += weight * (from_mean * (actual - self.mean));
     }
 
+    /// Those of the mean; `rows` are true values, perhaps with weights, in the order of [`add`](Self::add).
+    fn baseline(&self, rows: impl ExactSizeIterator<Item = (f32, Option<f32>)>) -> Self {
+        let is_known = rows.len() == self.rows;
+        let absolute = rows
+            .map(|(actual, weight)| {
+                let weight = weight.map_or(1.0, f64::from);
+                weight * (self.scale.original(actual.into()) - self.mean).abs()
+            })
+            .sum();
+        let absolute = if is_known { absolute } else { f64::NAN };
+        Self { absolute, squared: self.spread, ..*self }
+    }
+
     /// From sums over rows, each counted by its weight: those of [`Sums`].
     pub(super) fn from_sums(Sums { weight, absolute, squared, deviation, square_deviation }: Sums) -> Self {
         let spread = square_deviation - deviation * deviation / weight;
@@ -200,6 +269,23 @@ impl Errors {
 }
 
 impl Classes {
+    /// The number of rows of each class.
+    fn rows_of_classes(&self) -> impl Iterator<Item = u64> + '_ {
+        self.counts.chunks_exact(self.classes).map(|row| row.iter().sum())
+    }
+
+    /// The share of each class in the rows.
+    pub fn shares(&self) -> impl Iterator<Item = f64> + '_ {
+        let rows: u64 = self.counts.iter().sum();
+        self.rows_of_classes().map(move |own| own as f64 / rows as f64)
+    }
+
+    /// The class of most rows; the first of equal ones.
+    pub fn most_frequent(&self) -> usize {
+        let rows: Vec<u64> = self.rows_of_classes().collect();
+        (1..rows.len()).fold(0, |best, class| if rows[class] > rows[best] { class } else { best })
+    }
+
     pub(super) fn areas(&self) -> Areas {
         match &self.ranks {
             Ranks::Unknown => [None; 2],

@@ -12,7 +12,8 @@ use crate::{
 const MOST_CLASSES: usize = 10;
 
 /// Metrics of the test rows that are shown beside the one that chose the model.
-const SHOWN: [&str; 6] = ["accuracy", "f1", "auc", "mae", "rmse", "r2"];
+const SHOWN: [&str; 9] =
+    ["accuracy", "f1", "precision", "recall", "auc", "average_precision", "mae", "rmse", "r2"];
 
 /// The parts of a run's rows.
 const PARTS: [&str; 3] = ["training rows", "validation rows", "test rows"];
