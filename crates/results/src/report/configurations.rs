@@ -6,7 +6,7 @@ use std::{
 };
 
 use super::{
-    differences::{file_name, is_inferred, is_of_record, is_path, keys},
+    axes::{file_name, is_inferred, is_of_record, is_path, keys},
     grouping::{distinct, grouped},
     run::{Run, varies_setting},
     statistics::Estimate,

@@ -7,18 +7,15 @@ use serde_json::{Value, json};
 
 use super::{
     ReportError,
-    caveats::{OTHER_ROWS, SAME_ROWS},
+    against::{Matched, Pair, Unjudged},
+    answer::{OTHER_ROWS, SAME_ROWS},
     comparison::Comparison,
     configurations::FINISHED,
-    dependence::Dependence,
-    difference_of_means::{ALPHA, MOST_RUNS, MeanDifference},
     filter::Operator,
-    matched::{Matched, Pair, Unjudged},
     matching::lost_in_words,
     metric::Metric,
-    rank_shift::{Shift, fewest_each},
     ranking::Candidate,
-    statistics::{Estimate, fewest},
+    statistics::{ALPHA, Dependence, Estimate, MOST_RUNS, MeanDifference, Shift, fewest, fewest_each},
 };
 use crate::{run::Sample, units};
 

@@ -4,20 +4,16 @@ use std::{fmt::Write, path::Path};
 
 use super::{
     ReportError, columns,
-    comparability::is_debug,
-    comparison::Comparison,
+    comparison::{Comparison, is_debug},
     configurations::{FINISHED, has_repeats},
     grid,
     grouping::grouped,
     lab::Findings,
-    noise,
     order::Question,
-    policies,
-    repeats::Repeats,
     run::{PLANNED, RUNNING, Run},
     sweep,
     text::status_in_words,
-    verdict,
+    times::{Repeats, noise, policies, verdict},
 };
 use crate::{
     files::Leaves,

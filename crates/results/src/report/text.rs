@@ -5,15 +5,14 @@ use std::fmt::Write;
 use super::{
     ReportError,
     answer::more,
+    axes::Difference,
     columns,
     comparison::{Comparison, is_not_run},
     configurations::{Configuration, has_repeats, jobs},
-    differences::Difference,
-    grid, noise,
+    grid,
     order::Question,
-    policies,
-    repeats::Repeats,
     run::{Run, SAME_AS},
+    times::{Repeats, noise, policies},
 };
 use crate::{files::curve::CurveDifference, host::escape_line, units};
 

@@ -16,8 +16,7 @@ use crate::{
         configurations::{has_repeats, jobs},
         grid::{Column, Columns},
         grouping::grouped,
-        noise, policies,
-        repeats::Repeats,
+        times::{Repeats, noise, policies},
     },
     units,
 };
