@@ -1,7 +1,5 @@
 //! What a verdict leaves open, however narrow its intervals are.
 
-use indexmap::IndexMap;
-
 use crate::{
     report::{
         ReportError,
@@ -19,9 +17,6 @@ use crate::{
 /// What makes settings validate on the same rows.
 pub(in crate::report) const SAME_ROWS: &str =
     "the same seeds, and the same `data.split.seed` or none, give the same rows";
-
-/// Maximum tasks of other validation rows whose settings are named.
-const MOST_TASKS: usize = 4;
 
 /// What settings of different validation rows are.
 pub(in crate::report) const OTHER_ROWS: &str =
@@ -56,7 +51,7 @@ impl Comparison {
             _ => {}
         }
         let own = caveats(metric, settings.iter().map(|setting| (self, setting)));
-        own.into_iter().chain(self.rows_apart(settings)).chain(self.test_rows_apart(settings)).collect()
+        own.into_iter().chain(self.rows_apart(ranking)).chain(self.test_rows_apart(settings)).collect()
     }
 
     /// That runs, which are compared, keep other rows for the test.
@@ -69,55 +64,17 @@ impl Comparison {
         })
     }
 
-    /// `2 tasks, whose metrics are not comparable: the validation rows differ (#0, 1; #2)`; where settings of two tasks can be compared,
-    /// since one shares no seed with the other, the pairs that cannot. `None` if all settings of a ranking are judged by the same rows.
-    fn rows_apart(&self, settings: &[Candidate]) -> Option<String> {
-        let mut classes: IndexMap<usize, Vec<&Candidate>> = IndexMap::new();
-        for setting in settings {
-            classes.entry(setting.rows.class()).or_default().push(setting);
-        }
-        let classes: Vec<Vec<&Candidate>> = classes.into_values().collect();
-        let differ = |a: usize, b: usize| classes[a][0].is_of_other_rows(classes[b][0]);
-        // For each class: whether each one before it is of other rows.
-        let apart: Vec<Vec<bool>> =
-            (0..classes.len()).map(|b| (0..b).map(|a| differ(a, b)).collect()).collect();
-        let pairs_apart = || {
-            let of = |(b, own): (usize, &'_ Vec<bool>)| {
-                (0..b).filter(|&a| own[a]).map(move |a| (a, b)).collect::<Vec<_>>()
-            };
-            apart.iter().enumerate().flat_map(of)
-        };
-        let count = apart.iter().flatten().filter(|is_apart| **is_apart).count();
-        if count == 0 {
-            return None;
-        }
-        let mut tasks: Vec<Vec<usize>> = Vec::new();
-        for (class, apart) in apart.iter().enumerate() {
-            match tasks.iter_mut().find(|task| !task.iter().any(|&own| apart[own])) {
-                Some(task) => task.push(class),
-                None => tasks.push(vec![class]),
-            }
-        }
-        let pairs_within = tasks.iter().map(|task| task.len() * (task.len() - 1) / 2).sum::<usize>();
-        let number = |class: usize| self.numbers(&[classes[class][0].places[0]]);
-        if count + pairs_within < classes.len() * (classes.len() - 1) / 2 {
-            let named =
-                pairs_apart().take(MOST_TASKS).map(|(a, b)| format!("{} with {}", number(a), number(b)));
-            let more = units::and_more(count.saturating_sub(MOST_TASKS));
-            let named = named.collect::<Vec<_>>().join(", ");
-            return Some(format!(
-                "not comparable, since the validation rows differ: {named}{more}: {SAME_ROWS}"
-            ));
-        }
-        let of_task = |task: &Vec<usize>| {
-            let own = task.iter().flat_map(|&class| &classes[class]);
-            let mut places: Vec<usize> = own.map(|setting| setting.places[0]).collect();
-            places.sort_by_key(|place| settings.iter().position(|own| own.places[0] == *place));
-            self.numbers(&places)
-        };
-        let named = tasks.iter().take(MOST_TASKS).map(of_task).collect::<Vec<_>>().join("; ");
-        let more = units::and_more(tasks.len().saturating_sub(MOST_TASKS));
-        Some(format!("{} {OTHER_ROWS} ({named}{more}): {SAME_ROWS}", tasks.len()))
+    /// `1 setting is judged by other validation rows than the best, and not comparable with it (#2)`; `None` if there is none.
+    fn rows_apart(&self, ranking: &Ranking) -> Option<String> {
+        let others: Vec<usize> = ranking.of_other_rows().map(|setting| setting.places[0]).collect();
+        let is = if others.len() == 1 { "is" } else { "are" };
+        let settings = units::counted(others.len() as u64, "setting");
+        (!others.is_empty()).then(|| {
+            format!(
+                "{settings} {is} judged by other validation rows than the best, and not comparable with it ({}): {SAME_ROWS}",
+                self.numbers(&others)
+            )
+        })
     }
 }
 

@@ -156,14 +156,14 @@ impl Comparison {
         }
     }
 
-    /// The matching runs: `runs 1, 3 to 5`, or `all runs`; empty if there are none.
+    /// The matching runs: `#1, 3 to 5`, or `all runs`; empty if there are none.
     fn places(&self, so: impl Fn(&Run) -> bool) -> String {
         let places = self.runs.iter().enumerate().filter(|(_, run)| so(run));
         let places: Vec<usize> = places.map(|(place, _)| place).collect();
         match places.len() {
             0 => String::new(),
             count if count > 1 && count == self.runs.len() => "all runs".to_owned(),
-            _ => self.run_names(&places),
+            _ => self.numbers(&places),
         }
     }
 }

@@ -213,7 +213,7 @@ impl Comparison {
 
     /// A sentence if the runs are of several tasks of a metric.
     pub(in crate::report) fn task_difference(&self, metric: Option<&Metric>) -> Option<String> {
-        self.tasks_of(metric).difference(|places| self.run_names(places))
+        self.tasks_of(metric).difference(|places| self.numbers(places))
     }
 
     /// The sentence about settings from which the filter removed runs.

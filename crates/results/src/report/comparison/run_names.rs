@@ -1,4 +1,5 @@
-//! How runs are called: by the numbers of trials, with a letter of their input if there are several, or by their positions.
+//! How runs are called, in every table and sentence: `#` and the number of a trial or else the position of a run, with a letter of
+//! its input if there are several.
 
 use super::Comparison;
 use crate::{report::grouping::grouped, units};
@@ -8,38 +9,6 @@ impl Comparison {
     /// from 1. If inputs have letters, only both together name a run.
     pub(in crate::report) fn number(&self, place: usize) -> usize {
         self.runs[place].trial.unwrap_or(place + 1)
-    }
-
-    fn has_trials(&self) -> bool {
-        self.runs.iter().any(|run| run.trial.is_some())
-    }
-
-    /// The title of a column with the numbers of runs.
-    pub(in crate::report) fn numbers_title(&self) -> &'static str {
-        if self.has_trials() { "#" } else { "run" }
-    }
-
-    /// `#3` of trials, as in every table of them, or `run 4` where no run is a trial.
-    pub(in crate::report) fn run_name(&self, place: usize) -> String {
-        if self.has_trials() { self.numbered(&[place]) } else { format!("run {}", place + 1) }
-    }
-
-    /// The same of several: `#1, 3 to 5`, or `runs 1, 3 to 5`.
-    pub(in crate::report) fn run_names(&self, places: &[usize]) -> String {
-        let runs = match (self.has_trials(), places.len()) {
-            (true, _) => "",
-            (false, 1) => "run ",
-            (false, _) => "runs ",
-        };
-        runs.to_owned() + &self.run_numbers(places)
-    }
-
-    /// What follows [`Comparison::numbers_title`]: `#1, 3 to 5`, or `1, 3 to 5`.
-    pub(in crate::report) fn run_numbers(&self, places: &[usize]) -> String {
-        match self.has_trials() {
-            true => self.numbers(places),
-            false => units::numbers(&places.iter().map(|place| place + 1).collect::<Vec<_>>()),
-        }
     }
 
     /// `#1, 3 to 5`, or `#1 A, #3 to 5 A, #2 B` if inputs have letters.
@@ -56,7 +25,7 @@ impl Comparison {
         by_input.iter().map(words).collect::<Vec<_>>().join(", ")
     }
 
-    /// `#7`, or `#7 B` if inputs have letters: the first letter is that of the number.
+    /// One name for runs of one setting: `#7` is the first, or `#7 B` if inputs have letters, of which all are named.
     pub(in crate::report) fn numbered(&self, places: &[usize]) -> String {
         let letters = self.letters(places);
         let space = if letters.is_empty() { "" } else { " " };

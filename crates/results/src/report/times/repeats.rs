@@ -111,7 +111,7 @@ impl Repeats {
 
 /// The numbers of each configuration's runs.
 fn of_run(comparison: &Comparison, configurations: &[Configuration]) -> Column {
-    let numbers = configurations.iter().map(|c| comparison.run_numbers(&c.places));
+    let numbers = configurations.iter().map(|c| comparison.numbers(&c.places));
     Column::of_numbers("of run", numbers)
 }
 
@@ -136,7 +136,7 @@ fn ratio_column(comparison: &Comparison, configurations: &[Configuration], kinds
     let name = |c: &Configuration| {
         let values: Vec<&str> = c.axes.iter().map(|(_, value)| value.as_str()).collect();
         let is_shared = values.is_empty() || counts[&c.axes] > 1;
-        if is_shared { comparison.run_name(c.places[0]) } else { values.join(" ") }
+        if is_shared { comparison.numbers(&c.places[..1]) } else { values.join(" ") }
     };
     speeds::column(&ratios, kinds, |place| name(&configurations[place]))
 }
