@@ -21,7 +21,7 @@ use super::{
     statistics::{ALPHA, holm},
     text::section,
 };
-use crate::{host::escape_line, units};
+use crate::{host::escape_line, run::SampleUnit, units};
 use apart::{Apart, SWEEPS};
 
 /// Columns behind the keys.
@@ -163,7 +163,7 @@ impl<'a> Against<'a> {
         let tested = || pairs.iter().filter(|pair| pair.difference.p.is_some());
         let paired = tested().filter(|pair| pair.difference.pairs > 0).count();
         let units = distinct(tested().map(|pair| pair.own.each));
-        let each = if let [each] = units[..] { each } else { "seed" };
+        let each = if let [each] = units[..] { each } else { SampleUnit::Seed };
         let how = match paired {
             0 => "unpaired".to_owned(),
             _ if paired == tested().count() => format!("paired by {each}"),

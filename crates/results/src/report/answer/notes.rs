@@ -12,6 +12,7 @@ use crate::{
         run::{RUNNING, Run, UNFINISHED},
         statistics::Dependence,
     },
+    run::SampleUnit,
     units,
 };
 
@@ -133,7 +134,7 @@ pub(in crate::report) fn notes(comparison: &Comparison, ranking: &Ranking) -> St
     if let Some(words) = ranking.metric.cut_words(intervals) {
         let _ = write!(text, "\n  {words}"); // writing to a String cannot fail
     }
-    if ranking.each == "split" {
+    if ranking.each == SampleUnit::Split {
         text += "\n  seeds of the same validation rows count as one split, by their mean";
     }
     text.extend(shared_training(ranking.settings.iter()).map(|words| format!("\n  {words}")));

@@ -14,7 +14,7 @@ use super::{
     setting_name::named,
     statistics::{ALPHA, Dependence, JudgingRows, MeanDifference, ROUNDING, fold, sample_of, samples},
 };
-use crate::run::{Ranked, Sample, SeedsAndFold, order};
+use crate::run::{Ranked, Sample, SampleUnit, SeedsAndFold, order};
 
 /// A setting's values of some keys.
 pub(in crate::report) type Values = Vec<Option<String>>;
@@ -28,7 +28,7 @@ pub(in crate::report) struct Candidate {
     /// One per fold, seed or split, or per run for a measured metric; if `--by` folds axes, the mean over them.
     pub(in crate::report) samples: Vec<Sample>,
     /// What a sample is: a fold, a seed, a split or a run.
-    pub(in crate::report) each: &'static str,
+    pub(in crate::report) each: SampleUnit,
     /// What its samples have in common.
     pub(in crate::report) dependence: Dependence,
     /// The rows that its samples are of.
@@ -58,7 +58,7 @@ pub(in crate::report) struct Ranking {
     /// Number of pairs of settings with more than one value: the best setting is selected among all of them.
     pub(in crate::report) pairs: usize,
     /// What a sample is: a fold, a seed, a split or a run.
-    pub(in crate::report) each: &'static str,
+    pub(in crate::report) each: SampleUnit,
     /// The status of the ranked runs: finished, or, if none finished, stopped by the sweep.
     pub(in crate::report) status: &'static str,
     /// Runs that ended otherwise, or have no value of the metric.
@@ -205,7 +205,7 @@ impl Ranking {
     ) -> impl Iterator<Item = &'a Candidate> {
         let taken = |setting: &Candidate| -> Vec<usize> {
             match self.each {
-                "fold" => vec![setting.samples.len()],
+                SampleUnit::Fold => vec![setting.samples.len()],
                 _ => {
                     let of_seeds = |own: &'_ Sample| -> Vec<usize> {
                         own.of.chunk_by(|[seed, _], [next, _]| seed == next).map(<[_]>::len).collect()
@@ -254,7 +254,7 @@ impl Candidate {
     fn new(
         values: Vec<String>,
         places: Vec<usize>,
-        (runs, metric, each): (&[Run], &Metric, &'static str),
+        (runs, metric, each): (&[Run], &Metric, SampleUnit),
         folded: &[&String],
     ) -> Option<Self> {
         let known = places.iter().filter_map(|&place| Some((place, metric.value(&runs[place])?)));
@@ -298,8 +298,10 @@ impl Candidate {
     /// Its mean minus `factor` times that of another; without interval and p-value if other rows judge it.
     pub(in crate::report) fn minus(&self, other: &Self, factor: f64) -> MeanDifference {
         let dependence = |shared: Option<&[Vec<&SeedsAndFold>]>| self.dependence_with(other, shared);
-        let difference = MeanDifference::new(&self.samples, &other.samples, factor, dependence);
-        if self.is_of_other_rows(other) { difference.untested() } else { difference }
+        match self.is_of_other_rows(other) {
+            true => MeanDifference::untested(&self.samples, &other.samples, factor),
+            false => MeanDifference::new(&self.samples, &other.samples, factor, dependence),
+        }
     }
 
     pub(in crate::report) fn p_of_difference(&self, other: &Self) -> Option<f64> {
@@ -310,7 +312,7 @@ impl Candidate {
     /// What differences from another have in common: of pairs of some of the runs what these have.
     fn dependence_with(&self, other: &Self, shared: Option<&[Vec<&SeedsAndFold>]>) -> Dependence {
         let of_all = self.dependence.or(other.dependence);
-        match shared.filter(|_| of_all.has_interval() && self.each != "run") {
+        match shared.filter(|_| of_all.has_interval() && self.each != SampleUnit::Run) {
             Some(shared) => Dependence::from_rows(self.each, &self.rows, shared),
             None => of_all,
         }

@@ -11,7 +11,7 @@ fn setting(values: Vec<f64>) -> Candidate {
     Candidate {
         values: Vec::new(),
         places: Vec::new(),
-        each: "seed",
+        each: SampleUnit::Seed,
         dependence: Dependence::Independent,
         rows: JudgingRows::default(),
         combinations: [1; 2],

@@ -45,9 +45,9 @@ impl Dependence {
         !matches!(self, Self::Unknown | Self::InOrder)
     }
 
-    /// What the samples of the runs of a setting have in common; `each` says what a sample is.
+    /// What the samples of the runs of a setting have in common; `unit` says what a sample is.
     pub(in crate::report) fn new(
-        each: &str,
+        unit: SampleUnit,
         (runs, places): (&[Run], &[usize]),
         rows: &JudgingRows,
         samples: &[Sample],
@@ -58,21 +58,21 @@ impl Dependence {
         });
         let folds: Vec<BTreeSet<_>> =
             grouped(in_order).into_iter().map(|(_, folds)| folds.into_iter().collect()).collect();
-        match each {
-            "run" => Self::Independent,
-            "fold" if !folds.is_empty() => Self::InOrder,
+        match unit {
+            SampleUnit::Run => Self::Independent,
+            SampleUnit::Fold if !folds.is_empty() => Self::InOrder,
             // Seeds are of other times.
-            "seed" | "split" if !are_of_one(&folds) => Self::InOrder,
+            SampleUnit::Seed | SampleUnit::Split if !are_of_one(&folds) => Self::InOrder,
             _ => {
                 let of_samples = samples.iter().map(|own| own.of.iter().collect());
-                Self::from_rows(each, rows, &of_samples.collect::<Vec<_>>())
+                Self::from_rows(unit, rows, &of_samples.collect::<Vec<_>>())
             }
         }
     }
 
-    /// What samples of these seeds and folds have in common; `each` says what a sample is.
+    /// What samples of these seeds and folds have in common; `unit` says what a sample is.
     pub(in crate::report) fn from_rows(
-        each: &str,
+        unit: SampleUnit,
         rows: &JudgingRows,
         samples: &[Vec<&SeedsAndFold>],
     ) -> Self {
@@ -82,7 +82,7 @@ impl Dependence {
         if rows.are_lacking {
             return Self::Unknown;
         }
-        if each == "fold" {
+        if unit == SampleUnit::Fold {
             let folds: Vec<Vec<Rows<'_>>> = samples.iter().flatten().map(|fold| rows.of_fold(fold)).collect();
             return Self::from_shares(&folds);
         }
@@ -122,19 +122,15 @@ pub(in crate::report) fn sample_of(
     places: &[usize],
     settings: &[Vec<usize>],
     metric: &Metric,
-) -> &'static str {
+) -> SampleUnit {
     if !metric.is_learned {
-        return "run";
+        return SampleUnit::Run;
     }
     let of = |place: &usize| Some((runs[*place].seeds()?, runs[*place].rows_id()));
     // Runs without a result tell seeds from folds, too.
     let all = places.iter().filter_map(|place| Some((of(place)?.0, None))).collect();
     let ranked = settings.iter().map(|own| own.iter().filter_map(of).collect());
-    match sample_unit(&ranked.chain([all]).collect::<Vec<_>>()) {
-        SampleUnit::Fold => "fold",
-        SampleUnit::Seed => "seed",
-        SampleUnit::Split => "split",
-    }
+    sample_unit(&ranked.chain([all]).collect::<Vec<_>>())
 }
 
 impl Run {

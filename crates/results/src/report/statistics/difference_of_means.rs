@@ -76,9 +76,19 @@ impl MeanDifference {
         self.interval.is_some_and(|[low, high]| low > 0.0 || high < 0.0)
     }
 
-    /// The same difference, of which nothing tells how certain it is.
-    pub(in crate::report) fn untested(self) -> Self {
-        Self { interval: None, p: None, error: None, ..self }
+    /// The difference of the means of values that no rows pair, of which nothing tells how certain it is.
+    pub(in crate::report) fn untested(own: &[Sample], other: &[Sample], factor: f64) -> Self {
+        let [own, other] = [own, other].map(|all| mean(all.iter().map(|own| &own.value)));
+        Self {
+            mean: own - factor * other,
+            interval: None,
+            p: None,
+            pairs: 0,
+            is_of_some: false,
+            error: None,
+            count: 0,
+            shared: 0.0,
+        }
     }
 
     /// The difference of `own` and `other` times `factor`; `dependence` says what the values have in common, of pairs what those of

@@ -29,24 +29,19 @@ pub(in crate::report) fn fold(combinations: &[Vec<Sample>]) -> (Vec<Sample>, usi
 
 /// The samples of values. Learned metrics are paired by what they are of; values with equal seeds and folds are averaged, and so are
 /// the folds of one seed, which share most of their rows. Measured metrics are paired by the turn of a sweep.
-pub(in crate::report) fn samples(values: &[(usize, f64)], runs: &[Run], each: &str) -> Vec<Sample> {
+pub(in crate::report) fn samples(values: &[(usize, f64)], runs: &[Run], unit: SampleUnit) -> Vec<Sample> {
     let seeds = |place: usize| runs[place].seeds().unwrap_or_default();
-    let unit = match each {
-        "fold" => SampleUnit::Fold,
-        "seed" => SampleUnit::Seed,
-        "split" => SampleUnit::Split,
-        _ => {
-            let turn = |place: usize| {
-                let (run, [seed, fold]) = (&runs[place], seeds(place));
-                Some([run.sweep.as_deref()?, run.repeat().unwrap_or_default(), &seed, &fold].join("\n"))
-            };
-            let sample = |&(place, value): &(usize, f64)| match turn(place) {
-                Some(turn) => Sample::new([([turn, String::new()], value)]),
-                None => Sample::unpaired(value),
-            };
-            return values.iter().map(sample).collect();
-        }
-    };
+    if unit == SampleUnit::Run {
+        let turn = |place: usize| {
+            let (run, [seed, fold]) = (&runs[place], seeds(place));
+            Some([run.sweep.as_deref()?, run.repeat().unwrap_or_default(), &seed, &fold].join("\n"))
+        };
+        let sample = |&(place, value): &(usize, f64)| match turn(place) {
+            Some(turn) => Sample::new([([turn, String::new()], value)]),
+            None => Sample::unpaired(value),
+        };
+        return values.iter().map(sample).collect();
+    }
     let of_trial =
         |&(place, value): &(usize, f64)| TrialValue { of: seeds(place), rows: runs[place].rows_id(), value };
     of_trials(&values.iter().map(of_trial).collect::<Vec<_>>(), unit)
