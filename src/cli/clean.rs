@@ -9,7 +9,7 @@ use std::{
 use super::{args::CleanOptions, runs::refuse, terminal::terminal_width};
 use crate::{
     host::reason,
-    record::{Claims, RecordError, RunDir, RunLock, SWEEP_FILE, now},
+    record::{Claims, RecordError, RunDir, RunLock, SWEEP_FILE, command_line, now},
     report::{self, CleanRequest, Cleaning, Found},
     run::{Exit, print, warn},
 };
@@ -58,8 +58,10 @@ pub fn clean(options: &CleanOptions) -> Result<Exit, Exit> {
     let path = resolved(options.path.as_ref().unwrap_or(runs_dir)).map_err(refuse)?;
     if !path.starts_with(&all) {
         let message = format!("`{}` is outside the runs folder `{}`", path.display(), runs_dir.display());
-        let named = options.path.as_ref().unwrap_or(runs_dir).display();
-        let hint = format!("if runs are kept there, name it so: `--runs-dir {named}` in place of `{named}`");
+        let all = holding(&path);
+        let words = [all, &path].map(|path| from_here(path).display().to_string());
+        let words = command_line(words.iter().take(if all == path { 1 } else { 2 }));
+        let hint = format!("if runs are kept there, name the folder of all: `--runs-dir {words}`");
         return Err(Exit::refused(message, Some(&hint)));
     }
     let (keep_best, older_than, now) = (options.keep_best, options.older_than, now());
@@ -76,6 +78,20 @@ pub fn clean(options: &CleanOptions) -> Result<Exit, Exit> {
         cleaning.folders().try_for_each(remove)?;
     }
     Ok(print(&(cleaning.text(terminal_width()) + last)))
+}
+
+/// The folder of all runs if this resolved path is in it: runs are at RUNS/NAME/RUN.
+fn holding(path: &Path) -> &Path {
+    let is_run = |path: &Path| report::is_run(path) || report::is_sweep(path);
+    let holds_runs = || fs::read_dir(path).into_iter().flatten().flatten().any(|own| is_run(&own.path()));
+    let up = if is_run(path) { 2 } else { usize::from(holds_runs()) };
+    path.ancestors().nth(up).unwrap_or(path)
+}
+
+/// A resolved path, from the present folder if it is inside.
+fn from_here(path: &Path) -> &Path {
+    let inside = fs::canonicalize(".").ok().and_then(|here| path.strip_prefix(here).ok());
+    inside.map_or(path, |own| if own.as_os_str().is_empty() { Path::new(".") } else { own })
 }
 
 /// Removes a folder, unless it was tagged or a process started working in it since it was chosen.

@@ -153,7 +153,7 @@ fn tables_that_differ_in_a_seed_are_settings_of_their_own() {
     assert!(compared.lines().any(|line| others(&line)), "{compared}");
     assert!(
         compared.contains("judged by other rows\n")
-            && compared.contains(" validation rows differ (#2; #0): "),
+            && compared.contains(" than the best, and not comparable with it (#0): "),
         "{compared}"
     );
     assert!(compared.contains("\n  seeds validate on the same rows: "), "{compared}");

@@ -93,6 +93,16 @@ fn the_best_and_the_tagged_stay() {
     assert_eq!(all.map(|folder| folder.is_dir()), [false, true, true, false]);
 }
 
+/// Reruns of one seed, with the same figures, are one of the best.
+#[test]
+fn a_copy_counts_once() {
+    let runs = Runs::new();
+    let [first, again, worse] = [&[][..], &[], &["optimizer.sgd.lr=1e-6"]].map(|more| runs.run(more));
+    let shown = runs.ran(&["clean", "--keep-best", "2", "--yes"]);
+    assert!(shown.contains("\nkept: 2 best\n"), "{shown}");
+    assert_eq!([&first, &again, &worse].map(|folder| folder.is_dir()), [true, false, true]);
+}
+
 #[test]
 fn processes_that_tag_at_once_lose_no_word() {
     let runs = Runs::new();
@@ -130,12 +140,19 @@ fn nothing_else_is_touched() {
     symlink(runs.0.path().join("elsewhere/lin"), runs.0.path().join("runs/other")).unwrap();
     symlink(&elsewhere, run.join("link")).unwrap();
     assert!(runs.refused(&["clean", "--yes"]).contains("<--keep-best <N>|--older-than <TIME>>"));
-    for outside in ["elsewhere", "runs/lin/link", "runs/other", "."] {
+    let run_elsewhere =
+        format!("elsewhere elsewhere/lin/{}", elsewhere.file_name().unwrap().to_str().unwrap());
+    for (outside, named) in [
+        ("elsewhere", "elsewhere"),
+        ("elsewhere/lin", "elsewhere elsewhere/lin"),
+        ("runs/lin/link", &run_elsewhere),
+        ("runs/other", "elsewhere elsewhere/lin"),
+        (".", "."),
+    ] {
         let message = runs.refused(&["clean", outside, "--keep-best", "0", "--yes"]);
         assert!(message.contains("is outside the runs folder `runs`"), "{message}");
-        let hint = format!(
-            "\n  = hint: if runs are kept there, name it so: `--runs-dir {outside}` in place of `{outside}`\n"
-        );
+        let hint =
+            format!("\n  = hint: if runs are kept there, name the folder of all: `--runs-dir {named}`\n");
         assert!(message.ends_with(&hint), "{message}");
     }
     let shown = runs.ran(&["clean", &trial.display().to_string(), "--keep-best", "0", "--yes"]);

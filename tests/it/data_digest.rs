@@ -85,8 +85,8 @@ fn gzipped_rows_are_the_same_data() {
     let compared = place.runner(&["compare", "--times", &plain, &packed]).stdout;
     assert!(compared.starts_with("2 runs, comparable"), "{compared}");
     // One setting, whose runs do the same work.
-    assert!(compared.contains(" rows/s vs run 1"), "{compared}");
-    assert!(compared.contains("\n   1, 2     2 ") && !compared.contains("x.csv.gz"), "{compared}");
+    assert!(compared.contains(" rows/s vs #1"), "{compared}");
+    assert!(compared.contains("\n  #1, 2     2 ") && !compared.contains("x.csv.gz"), "{compared}");
     let answer = place.runner(&["compare", &plain, &packed]).stdout;
     assert!(!answer.contains(" path ") && !answer.contains("cannot tell"), "{answer}");
 }

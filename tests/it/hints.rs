@@ -203,7 +203,7 @@ fn runs_of_several_losses_have_no_best() {
         assert_eq!(place.runner(&words).code, Some(0));
     }
     let newest = place.runner(&["latest", "runs/two"]).stdout.trim_end().to_owned();
-    let hint = "2 tasks, whose losses are not comparable: model.loss differs (run 1; run 2); `runner compare runs/two --metric mae` \
+    let hint = "2 tasks, whose losses are not comparable: model.loss differs (#1; #2); `runner compare runs/two --metric mae` \
                 ranks them";
     let message = format!(
         "error: `runs/two` holds 2 runs\n  = hint: the newest: `runner predict {newest} new.csv`; none is the best: {hint}\n"

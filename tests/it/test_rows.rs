@@ -59,6 +59,6 @@ fn defaults_of_a_split_tell_no_tasks_apart() {
     let runs = ["data.csv.validation_fraction=0.2", "data.split.test=0.1"]
         .map(|word| place.run(&[word, "trainer.max_epochs=1", "-q"]).ended_by(0).0.display().to_string());
     let compared = place.runner(&["compare", &runs[0], &runs[1]]).stdout;
-    let keys = "data.csv.validation_fraction, data.split.test, data.split.validation differ (run 1; run 2)\n";
+    let keys = "data.csv.validation_fraction, data.split.test, data.split.validation differ (#1; #2)\n";
     assert!(compared.starts_with(&format!("2 tasks, whose losses are not comparable: {keys}")), "{compared}");
 }

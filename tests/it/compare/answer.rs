@@ -97,7 +97,7 @@ fn what_has_no_place_is_named() {
     runs.write("linreg/d/environment.toml", &environment);
     runs.run("linreg/e", &Facts { digest: "other", ..FACTS });
     insta::assert_snapshot!(runs.answer(&["linreg"], 120), @r"
-    2 tasks, whose losses are not comparable: the data differ (runs 1 to 4; run 5)
+    2 tasks, whose losses are not comparable: the data differ (#1 to 4; #5)
 
     linreg
     best: #1 max_epochs 3, validation loss 0.5000;

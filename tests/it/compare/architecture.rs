@@ -124,7 +124,7 @@ fn a_sweep_within_layers_has_one_column_beside_another_depth() {
 fn losses_apart_are_ranked_by_a_metric_that_they_share() {
     let place = place(&[&["name=a"], &["name=b", "model.loss=huber"], &["name=c", "optimizer.sgd.lr=0.01"]]);
     let (_, text) = titles(&place, &[]);
-    let first = "2 tasks, whose losses are not comparable: model.loss differs (runs 1, 3; run 2); \
+    let first = "2 tasks, whose losses are not comparable: model.loss differs (#1, 3; #2); \
                  `--metric mae` ranks all in one table\n";
     assert!(text.starts_with(first), "{text}");
     let (own, text) = titles(&place, &["--metric", "mae"]);
@@ -146,7 +146,7 @@ fn losses_apart_are_ranked_by_a_metric_that_they_share() {
     add(&place, &["name=d", "data.synthetic_regression.validation_rows=32"]);
     let (_, text) = titles(&place, &["--metric", "mae"]);
     let first = "2 tasks, whose metrics are not comparable: data.synthetic_regression.validation_rows differs \
-                 (runs 1 to 3; run 4)\n";
+                 (#1 to 3; #4)\n";
     assert!(text.starts_with(first), "{text}");
 }
 

@@ -85,7 +85,7 @@ fn a_run_is_shown_at_its_best_epoch() {
       started: 1000.0
       command: runner
 
-     run                                    1
+     #                                      1
      status                          finished
      devices                              cpu
      steps                                  3

@@ -61,7 +61,7 @@ fn a_single_run_is_a_table_for_a_page() {
     );
     let exported = |format| runs.read(&["linreg"]).export(&Question::default(), format).unwrap();
     insta::assert_snapshot!(exported(Format::Md), @r"
-    | run | linreg |
+    | # | linreg |
     | --- | ---: |
     | status | finished |
     | devices | cpu |
@@ -79,7 +79,7 @@ fn a_single_run_is_a_table_for_a_page() {
     insta::assert_snapshot!(exported(Format::Latex), @r"
     \begin{tabular}{lr}
     \toprule
-    run & linreg \\
+    \# & linreg \\
     \midrule
     status & finished \\
     devices & cpu \\

@@ -48,20 +48,20 @@ fn the_same_products_stand_side_by_side() {
     insta::assert_snapshot!(runs.table(&["matmul"], 160), @r"
     3 runs, comparable: same processor, instruction set, threads and version
 
-     run  matmul.sizes  status    devices  products     time  products/s  products/s vs run 1  logging
-       1      [16, 64]  finished  cpu            40  2.00 ms     20.00 k                1.00x    0.0 %
-       2      [16, 64]  finished  cpu            40  1.00 ms     40.00 k                2.00x    0.0 %
-       3          [16]  finished  cpu            20  1.00 ms     20.00 k                         0.0 %
+     #  matmul.sizes  status    devices  products     time  products/s  products/s vs #1  logging
+     1      [16, 64]  finished  cpu            40  2.00 ms     20.00 k             1.00x    0.0 %
+     2      [16, 64]  finished  cpu            40  1.00 ms     40.00 k             2.00x    0.0 %
+     3          [16]  finished  cpu            20  1.00 ms     20.00 k                      0.0 %
 
     repeats taken together
 
      of run  matmul.sizes  runs     time  50.0 % interval  products/s   50.0 % interval
-       1, 2      [16, 64]     2  1.50 ms  1.00 to 2.00 ms     30.00 k  20.00 to 40.00 k
-          3          [16]     1  1.00 ms                      20.00 k
+      #1, 2      [16, 64]     2  1.50 ms  1.00 to 2.00 ms     30.00 k  20.00 to 40.00 k
+         #3          [16]     1  1.00 ms                      20.00 k
 
     products, GFLOP/s
 
-     device  product              run 1  run 2  run 3
+     device  product                 #1     #2     #3
      cpu     [16, 16] x [16, 16]  8.192  4.096  2.048
      cpu     [64, 8] x [8, 2]     20.48  20.48
 
@@ -70,12 +70,12 @@ fn the_same_products_stand_side_by_side() {
       noise:  with 2 repeats the interval covers the true median 50.0 % of the time; use 6 or more for 95 %
 
     runs
-      1  RUNS/matmul/a
-      2  RUNS/matmul/b
-      3  RUNS/matmul/c
+      #1  RUNS/matmul/a
+      #2  RUNS/matmul/b
+      #3  RUNS/matmul/c
 
     differences of spec
-      matmul.sizes  [16, 64] (runs 1, 2)  [16] (run 3)
+      matmul.sizes  [16, 64] (#1, 2)  [16] (#3)
     ");
 }
 
@@ -95,51 +95,51 @@ fn kinds_are_told_apart() {
     insta::assert_snapshot!(runs.table(&["matmul/a", "matmul/c", "transfer", "tensors"], 160), @r#"
     5 runs of 3 kinds (matmul, transfer, tensors), comparable within each kind: same processor, instruction set, threads and version
 
-     run      kind  matmul.sizes      name  status    devices  work     time   work/s  work/s vs run 3  logging
-       1    matmul      [16, 64]    matmul  finished  cpu        40  2.00 ms  20.00 k                     0.0 %
-       2    matmul          [16]    matmul  finished  cpu        20  1.00 ms  20.00 k                     0.0 %
-       3  transfer             -  transfer  finished  gpu:0      20  2.00 ms  10.00 k            1.00x
-       4  transfer             -  transfer  finished  gpu:0      20  1.00 ms  20.00 k            2.00x
-       5   tensors             -   tensors  finished  cpu         8   100 µs  80.00 k
+     #      kind  matmul.sizes      name  status    devices  work     time   work/s  work/s vs #3  logging
+     1    matmul      [16, 64]    matmul  finished  cpu        40  2.00 ms  20.00 k                  0.0 %
+     2    matmul          [16]    matmul  finished  cpu        20  1.00 ms  20.00 k                  0.0 %
+     3  transfer             -  transfer  finished  gpu:0      20  2.00 ms  10.00 k         1.00x
+     4  transfer             -  transfer  finished  gpu:0      20  1.00 ms  20.00 k         2.00x
+     5   tensors             -   tensors  finished  cpu         8   100 µs  80.00 k
 
     repeats taken together
 
      of run      kind  matmul.sizes      name  transfer.sizes  devices  runs     time  50.0 % interval   work/s   50.0 % interval
-          1    matmul      [16, 64]    matmul               -  cpu         1  2.00 ms                   20.00 k
-          2    matmul          [16]    matmul               -  cpu         1  1.00 ms                   20.00 k
-       3, 4  transfer             -  transfer        ["4KiB"]  gpu:0       2  1.50 ms  1.00 to 2.00 ms  15.00 k  10.00 to 20.00 k
-          5   tensors             -   tensors               -  cpu         1   100 µs                   80.00 k
+         #1    matmul      [16, 64]    matmul               -  cpu         1  2.00 ms                   20.00 k
+         #2    matmul          [16]    matmul               -  cpu         1  1.00 ms                   20.00 k
+      #3, 4  transfer             -  transfer        ["4KiB"]  gpu:0       2  1.50 ms  1.00 to 2.00 ms  15.00 k  10.00 to 20.00 k
+         #5   tensors             -   tensors               -  cpu         1   100 µs                   80.00 k
 
     products, GFLOP/s
 
-     device  product              run 1  run 2
+     device  product                 #1     #2
      cpu     [16, 16] x [16, 16]  8.192  2.048
      cpu     [64, 8] x [8, 2]     20.48
 
     copies, GB/s
 
-     from   to     memory of the host  size   run 3  run 4
+     from   to     memory of the host  size      #3     #4
      cpu    gpu:0  pinned              4 KiB  4.000  5.000
      gpu:0  gpu:0                      4 MiB  900.5  900.5
 
     tensors
-      run 5: tensor experiments measure nothing, so their times are not compared; their steps are in tensors.csv
+      #5: tensor experiments measure nothing, so their times are not compared; their steps are in tensors.csv
 
     noise
       noise:  in 1 of 4 configurations the interval of the time spans more than 5.00 % of the median, 66.7 % at most
       noise:  with 2 repeats the interval covers the true median 50.0 % of the time; use 6 or more for 95 %
 
     runs
-      1  RUNS/matmul/a
-      2  RUNS/matmul/c
-      3  RUNS/transfer/a
-      4  RUNS/transfer/b
-      5  RUNS/tensors/a
+      #1  RUNS/matmul/a
+      #2  RUNS/matmul/c
+      #3  RUNS/transfer/a
+      #4  RUNS/transfer/b
+      #5  RUNS/tensors/a
 
     differences of spec
-      kind          matmul (runs 1, 2)  transfer (runs 3, 4)  tensors (run 5)
-      matmul.sizes  [16, 64] (run 1)  [16] (run 2)
-      name          matmul (runs 1, 2)  transfer (runs 3, 4)  tensors (run 5)
+      kind          matmul (#1, 2)  transfer (#3, 4)  tensors (#5)
+      matmul.sizes  [16, 64] (#1)  [16] (#2)
+      name          matmul (#1, 2)  transfer (#3, 4)  tensors (#5)
     "#);
 }
 
@@ -149,7 +149,7 @@ fn a_table_of_the_lab_that_cannot_be_read_is_told() {
     products(&runs);
     runs.write("matmul/b/matmul.csv", &format!("{MATMUL}{OF_16},fast,9e-7,2e-6\n"));
     let text = runs.table(&["matmul"], 160);
-    let line = "  2  RUNS/matmul/b; damaged: `RUNS/matmul/b/matmul.csv` is malformed at line 2: `fast` is not a number";
+    let line = "  #2  RUNS/matmul/b; damaged: `RUNS/matmul/b/matmul.csv` is malformed at line 2: `fast` is not a number";
     assert!(text.lines().any(|l| l == line), "{text}");
     runs.write("matmul/b/matmul.csv", "device,m\n");
     let text = runs.table(&["matmul"], 160);

@@ -51,7 +51,7 @@ fn runs_are_listed_found_and_shown() {
     );
     assert_eq!(ran(&["latest", &linreg]), "RUNS/linreg/b\n");
     let shown = ran(&["show", &runs.named("linreg/b")]);
-    let head = "RUNS/linreg/b\n  seed: 0\n  started: 3000.0\n  command: runner\n\n run ";
+    let head = "RUNS/linreg/b\n  seed: 0\n  started: 3000.0\n  command: runner\n\n # ";
     assert!(shown.starts_with(head), "{shown}");
     assert!(shown.contains("\n best validation loss  0.5000 in epoch 1\n"), "{shown}");
     let trial = runs.named("linreg/S/002-devices.num_gpus=2");
@@ -64,7 +64,7 @@ fn runs_are_listed_found_and_shown() {
     assert!(shown.starts_with("linreg: 4 trials, 2 finished, 1 not run, 1 unfinished\n"), "{shown}");
     assert!(shown.ends_with("\n  folder RUNS/linreg/S\n"), "{shown}");
     let shown = ran(&["diff", &runs.named("linreg/a"), &runs.named("linreg/b")]);
-    assert!(shown.contains("\n  trainer.max_epochs  3 (run 1)  4 (run 2)\n"), "{shown}");
+    assert!(shown.contains("\n  trainer.max_epochs  3 (#1)  4 (#2)\n"), "{shown}");
     assert!(shown.contains("parts at step 2: 2 and 3"), "{shown}");
 }
 

@@ -37,7 +37,7 @@ fn threads_are_judged_by_those_that_computed() {
         said(&with_threads(&[[1, 2], [2, 2]])),
         (
             "2 runs, to be compared with care: host.threads (chosen by the plan) differs".to_owned(),
-            vec!["  host.threads  1 (run 1)  2 (run 2)".to_owned()]
+            vec!["  host.threads  1 (#1)  2 (#2)".to_owned()]
         )
     );
     // Some runs were given fewer threads.
@@ -47,8 +47,8 @@ fn threads_are_judged_by_those_that_computed() {
         (
             "3 runs, whose times say nothing of each other: host.threads differs".to_owned(),
             vec![
-                "  host.available_threads  2 (runs 1, 3)  1 (run 2)".to_owned(),
-                "  host.threads            2 (runs 1, 3)  1 (run 2)".to_owned(),
+                "  host.available_threads  2 (#1, 3)  1 (#2)".to_owned(),
+                "  host.threads            2 (#1, 3)  1 (#2)".to_owned(),
             ]
         )
     );
@@ -110,8 +110,8 @@ fn debug_builds_are_named() {
         runs.run(&format!("alone/{name}"), &FACTS);
     }
     debug("alone/b");
-    assert_eq!(builds(&["alone"]), format!("the build of run 2 {words}"));
+    assert_eq!(builds(&["alone"]), format!("the build of #2 {words}"));
     debug("alone/c");
-    assert_eq!(builds(&["alone"]), format!("the build of runs 2, 3 {words}"));
+    assert_eq!(builds(&["alone"]), format!("the build of #2, 3 {words}"));
     assert_eq!(builds(&["alone", "linreg/S"]), format!("the build of #2 B, #3 C, #0 D, #2 D {words}"));
 }

@@ -137,7 +137,7 @@ fn runs_with_different_monitors_are_ranked_apart() {
       started: 1000.0
       command: runner
 
-     run                                    1
+     #                                      1
      status                          finished
      devices                              cpu
      steps                                  3

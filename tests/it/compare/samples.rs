@@ -262,7 +262,7 @@ fn pairs_of_other_rows_are_named() {
     let settings = [("0.1", 0..3, 0.3), ("0.2", 3..6, 0.4), ("0.3", 4..5, 0.5)];
     sweep_of(&runs, "a", &settings.map(|(lr, seeds, value)| (lr, of_seeds(seeds, value))));
     let text = runs.answer(&["a"], 120);
-    let words = "\n  not comparable, since the validation rows differ: #0 with #6: the same seeds, and the same `data.split.seed` or none, \
+    let words = "\n  1 setting is judged by other validation rows than the best, and not comparable with it (#6): the same seeds, and the same `data.split.seed` or none, \
                  give the same rows\n";
     assert!(text.contains(words) && !text.contains("tasks"), "{text}");
 }

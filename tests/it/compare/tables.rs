@@ -20,10 +20,10 @@ fn a_run_that_diverged_and_one_that_logs_means() {
     insta::assert_snapshot!(table.split("\nruns\n").next().unwrap(), @r"
     3 runs, comparable: same processor, instruction set, threads and version
 
-     run  logging.policy  status    devices  steps  train loss  last validation loss  best validation loss  train time  steps/s  rows/s vs run 2  logging    h2d   d2h
-       1        buffered  diverged  cpu          3       99.00                0.5000     0.5000 in epoch 1     3.00 ms     9000                    0.30 %  4 KiB  12 B
-       2        buffered  finished  cpu          3       1.000                0.5000     0.5000 in epoch 1     3.00 ms     1000            1.00x   0.30 %  4 KiB  12 B
-       3       per_epoch  finished  cpu          3       1.500                0.5000     0.5000 in epoch 1     3.00 ms     2000            2.00x   0.30 %  4 KiB  12 B
+     #  logging.policy  status    devices  steps  train loss  last validation loss  best validation loss  train time  steps/s  rows/s vs #2  logging    h2d   d2h
+     1        buffered  diverged  cpu          3       99.00                0.5000     0.5000 in epoch 1     3.00 ms     9000                 0.30 %  4 KiB  12 B
+     2        buffered  finished  cpu          3       1.000                0.5000     0.5000 in epoch 1     3.00 ms     1000         1.00x   0.30 %  4 KiB  12 B
+     3       per_epoch  finished  cpu          3       1.500                0.5000     0.5000 in epoch 1     3.00 ms     2000         2.00x   0.30 %  4 KiB  12 B
     ");
 }
 
@@ -40,13 +40,13 @@ fn repeats_of_single_runs_have_keys() {
     let table = runs.table(&["linreg"], 160);
     let repeats = table.split("repeats taken together\n\n").nth(1).unwrap().split("\nnoise").next().unwrap();
     insta::assert_snapshot!(repeats, @r"
-     of run  trainer.max_epochs  runs  train time  ≥ 50.0 % interval  steps/s  ≥ 50.0 % interval  rows/s vs run 1
-    1, 3, 4                   3     3     3.00 ms    3.00 to 3.00 ms     1100       1000 to 1200            1.00x
-       2, 5                   4     2     3.00 ms    3.00 to 3.00 ms    950.0      900.0 to 1000            0.86x
+      of run  trainer.max_epochs  runs  train time  ≥ 50.0 % interval  steps/s  ≥ 50.0 % interval  rows/s vs #1
+    #1, 3, 4                   3     3     3.00 ms    3.00 to 3.00 ms     1100       1000 to 1200         1.00x
+       #2, 5                   4     2     3.00 ms    3.00 to 3.00 ms    950.0      900.0 to 1000         0.86x
 
-     of run  trainer.max_epochs  runs  train loss  validation loss
-    1, 3, 4                   3     3       1.000           0.5000
-       2, 5                   4     2       1.000           0.5000
+      of run  trainer.max_epochs  runs  train loss  validation loss
+    #1, 3, 4                   3     3       1.000           0.5000
+       #2, 5                   4     2       1.000           0.5000
     ");
 }
 
@@ -58,27 +58,27 @@ fn two_runs_of_the_same_bits() {
     insta::assert_snapshot!(runs.table(&["linreg/a", "linreg/b"], 160), @r"
     2 runs, comparable: same processor, instruction set, threads and version
 
-     run  status    devices  steps  train loss  last validation loss  best validation loss  train time  steps/s  rows/s vs run 1  logging    h2d   d2h
-       1  finished  cpu          3       1.000                0.5000     0.5000 in epoch 1     3.00 ms     1000            1.00x   0.30 %  4 KiB  12 B
-       2  finished  cpu          3       1.000                0.5000     0.5000 in epoch 1     3.00 ms     2000            2.00x   0.30 %  4 KiB  12 B
+     #  status    devices  steps  train loss  last validation loss  best validation loss  train time  steps/s  rows/s vs #1  logging    h2d   d2h
+     1  finished  cpu          3       1.000                0.5000     0.5000 in epoch 1     3.00 ms     1000         1.00x   0.30 %  4 KiB  12 B
+     2  finished  cpu          3       1.000                0.5000     0.5000 in epoch 1     3.00 ms     2000         2.00x   0.30 %  4 KiB  12 B
 
     repeats taken together
 
      of run  runs  train time  50.0 % interval  steps/s  50.0 % interval
-       1, 2     2     3.00 ms  3.00 to 3.00 ms     1500     1000 to 2000
+      #1, 2     2     3.00 ms  3.00 to 3.00 ms     1500     1000 to 2000
 
      of run  runs  train loss  validation loss
-       1, 2     2       1.000           0.5000
+      #1, 2     2       1.000           0.5000
 
     noise
       noise:  with 2 repeats the interval covers the true median 50.0 % of the time; use 6 or more for 95 %
 
     runs
-      1  RUNS/linreg/a
-      2  RUNS/linreg/b
+      #1  RUNS/linreg/a
+      #2  RUNS/linreg/b
 
-    train loss against run 1
-      2  the same bits over 3 steps in common
+    train loss against #1
+      #2  the same bits over 3 steps in common
     ");
 }
 
@@ -92,27 +92,27 @@ fn runs_that_differ_in_everything() {
     insta::assert_snapshot!(runs.table(&["linreg"], 200), @r"
     3 runs, whose times say nothing of each other: cpu.model differs; virtual devices share the host's processor and memory: their times say nothing of GPUs
 
-     run  devices.num_gpus  trainer.max_epochs  status    devices              steps  train loss  last validation loss  best validation loss  train time  steps/s  logging    h2d   d2h
-       1                 0                   3  finished  cpu                      3       1.000                0.5000     0.5000 in epoch 1     3.00 ms     1000   0.30 %  4 KiB  12 B
-       2                 0                   4  finished  cpu                      3       1.100                0.5000     0.5000 in epoch 1     3.00 ms    500.0   0.30 %  4 KiB  12 B
-       3                 2                   3  finished  virtual:0 virtual:1      3       1.000                0.5000     0.5000 in epoch 1     3.00 ms     1000   0.30 %  4 KiB  12 B
+     #  devices.num_gpus  trainer.max_epochs  status    devices              steps  train loss  last validation loss  best validation loss  train time  steps/s  logging    h2d   d2h
+     1                 0                   3  finished  cpu                      3       1.000                0.5000     0.5000 in epoch 1     3.00 ms     1000   0.30 %  4 KiB  12 B
+     2                 0                   4  finished  cpu                      3       1.100                0.5000     0.5000 in epoch 1     3.00 ms    500.0   0.30 %  4 KiB  12 B
+     3                 2                   3  finished  virtual:0 virtual:1      3       1.000                0.5000     0.5000 in epoch 1     3.00 ms     1000   0.30 %  4 KiB  12 B
 
     runs
-      1  RUNS/linreg/a
-      2  RUNS/linreg/b
-      3  RUNS/linreg/c
+      #1  RUNS/linreg/a
+      #2  RUNS/linreg/b
+      #3  RUNS/linreg/c
 
-    train loss against run 1
-      2  parts at step 2: 2 and 2.5, 20.0 % apart; 3 steps in common
-      3  the same bits over 3 steps in common
+    train loss against #1
+      #2  parts at step 2: 2 and 2.5, 20.0 % apart; 3 steps in common
+      #3  the same bits over 3 steps in common
 
     differences of spec
-      devices.num_gpus    0 (runs 1, 2)  2 (run 3)
-      trainer.max_epochs  3 (runs 1, 3)  4 (run 2)
+      devices.num_gpus    0 (#1, 2)  2 (#3)
+      trainer.max_epochs  3 (#1, 3)  4 (#2)
 
     differences of environment
-      cpu.model   A (runs 1, 3)  B (run 2)
-      git.commit  c0ffee (runs 1, 3)  dead (run 2)
+      cpu.model   A (#1, 3)  B (#2)
+      git.commit  c0ffee (#1, 3)  dead (#2)
     ");
 }
 
@@ -125,7 +125,7 @@ fn a_narrow_terminal_turns_the_table() {
     insta::assert_snapshot!(table.split("\nruns\n").next().unwrap(), @r"
     2 runs, comparable: same processor, instruction set, threads and version
 
-     run                                   1                  2
+     #                                     1                  2
      trainer.max_epochs                    3                  4
      status                         finished           finished
      devices                             cpu                cpu
@@ -135,7 +135,7 @@ fn a_narrow_terminal_turns_the_table() {
      best validation loss  0.5000 in epoch 1  0.5000 in epoch 1
      train time                      3.00 ms            3.00 ms
      steps/s                            1000               1000
-     rows/s vs run 1                   1.00x              1.00x
+     rows/s vs #1                      1.00x              1.00x
      logging                          0.30 %             0.30 %
      h2d                               4 KiB              4 KiB
      d2h                                12 B               12 B

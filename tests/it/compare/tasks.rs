@@ -36,35 +36,25 @@ fn runs_over_other_data_are_said_to_be_so_at_once() {
     let table = runs.table(&["linreg"], 160);
     let (table, curves) = table.split_once("\nnoise\n").unwrap();
     insta::assert_snapshot!(table, @r"
-    3 runs of 2 tasks, whose losses are not comparable: the data differ (runs 1, 2; run 3); same processor, instruction set, threads and version
+    3 runs of 2 tasks, whose losses are not comparable: the data differ (#1, 2; #3); same processor, instruction set, threads and version
 
-     run                                   1                  2                  3
-     data.csv.path               /here/x.csv       /there/x.csv        /here/x.csv
-     status                         finished           finished           finished
-     devices                             cpu                cpu                cpu
-     steps                                 3                  3                  3
-     train loss                        1.000              1.000              1.000
-     last validation loss             0.5000             0.5000             0.5000
-     best validation loss  0.5000 in epoch 1  0.5000 in epoch 1  0.5000 in epoch 1
-     train time                      3.00 ms            3.00 ms            3.00 ms
-     steps/s                            1000               1000               1000
-     rows/s vs run 1                   1.00x              1.00x              1.00x
-     logging                          0.30 %             0.30 %             0.30 %
-     h2d                               4 KiB              4 KiB              4 KiB
-     d2h                                12 B               12 B               12 B
+     #  data.csv.path  status    devices  steps  train loss  last validation loss  best validation loss  train time  steps/s  rows/s vs #1  logging    h2d   d2h
+     1    /here/x.csv  finished  cpu          3       1.000                0.5000     0.5000 in epoch 1     3.00 ms     1000         1.00x   0.30 %  4 KiB  12 B
+     2   /there/x.csv  finished  cpu          3       1.000                0.5000     0.5000 in epoch 1     3.00 ms     1000         1.00x   0.30 %  4 KiB  12 B
+     3    /here/x.csv  finished  cpu          3       1.000                0.5000     0.5000 in epoch 1     3.00 ms     1000         1.00x   0.30 %  4 KiB  12 B
 
     repeats taken together
 
-     of run  runs  train time  50.0 % interval  steps/s  50.0 % interval  rows/s vs run 1
-       1, 2     2     3.00 ms  3.00 to 3.00 ms     1000     1000 to 1000            1.00x
-          3     1     3.00 ms                      1000                             1.00x
+     of run  runs  train time  50.0 % interval  steps/s  50.0 % interval  rows/s vs #1
+      #1, 2     2     3.00 ms  3.00 to 3.00 ms     1000     1000 to 1000         1.00x
+         #3     1     3.00 ms                      1000                          1.00x
 
      of run  runs  train loss  validation loss
-       1, 2     2       1.000           0.5000
-          3     1       1.000           0.5000
+      #1, 2     2       1.000           0.5000
+         #3     1       1.000           0.5000
     ");
-    let curves = curves.split_once("train loss against run 1\n").unwrap().1;
-    assert_eq!(curves.lines().nth(1), Some("  3  not compared: it learns another task"));
+    let curves = curves.split_once("train loss against #1\n").unwrap().1;
+    assert_eq!(curves.lines().nth(1), Some("  #3  not compared: it learns another task"));
 }
 
 /// A key of a source that only some runs have says no more than that their data differ.
@@ -79,7 +69,7 @@ fn keys_of_one_source_are_no_differences_of_tasks() {
         runs.write(&format!("linreg/{name}/spec.toml"), &format!("{}[data]\n{source}\n", facts.spec()));
     }
     let table = runs.table(&["linreg"], 160);
-    let words = "2 runs of 2 tasks, whose losses are not comparable: the data differ (run 1; run 2); ";
+    let words = "2 runs of 2 tasks, whose losses are not comparable: the data differ (#1; #2); ";
     assert!(table.starts_with(words), "{table}");
 }
 
@@ -119,10 +109,10 @@ fn copies_count_once() {
     let table = runs.table(&["linreg", "copies"], 160);
     let repeats = table.split_once("repeats taken together\n\n").unwrap().1.split_once("\nnoise").unwrap().0;
     insta::assert_snapshot!(repeats, @r"
-    of run  runs  train time  75.0 % interval  steps/s  75.0 % interval
-    1 to 3     3     3.00 ms  3.00 to 3.00 ms     1000    900.0 to 1000
+     of run  runs  train time  75.0 % interval  steps/s  75.0 % interval
+    #1 to 3     3     3.00 ms  3.00 to 3.00 ms     1000    900.0 to 1000
 
-    of run  runs  train loss  50.0 % interval  validation loss
-    1 to 3     3       1.500   1.000 to 2.000           0.5000
+     of run  runs  train loss  50.0 % interval  validation loss
+    #1 to 3     3       1.500   1.000 to 2.000           0.5000
     ");
 }

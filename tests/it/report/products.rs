@@ -98,7 +98,7 @@ fn runs_show_what_logging_costs() {
         fs::write(place.path().join("runs").join(name).join("transfers.csv"), transfers).unwrap();
     }
     let page = page(&place, &["runs/*"]);
-    assert_eq!(table(&page, "Products and the times that one takes")[1][0], "run 2");
+    assert_eq!(table(&page, "Products and the times that one takes")[1][0], "#2");
     let (_, transfers) = page.split_once("<h2>Transfers</h2>").unwrap();
     let (bars, _) = transfers.split_once("<table").unwrap();
     let (bytes, calls) = bars.split_once("<h3>Copies and waits for the device</h3>").unwrap();

@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 
 use super::{
     ReportError,
+    answer::SettingWords,
     comparison::Comparison,
     configurations::{FINISHED, STOPPED},
     find::{Found, find_one},
@@ -15,7 +16,6 @@ use super::{
     order::TOP,
     ranking::{Candidate, Ranking},
     run::{DAMAGED, DELETED, FOLD, PLANNED, RUNNING, Run, UNFINISHED},
-    setting_words::SettingWords,
     sweep,
 };
 use crate::{host::escape_line, record::command_line, units};

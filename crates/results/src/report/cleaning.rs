@@ -194,14 +194,17 @@ fn best(entries: &mut [Entry], keep: Option<usize>) -> Best {
         has_tasks |= groups.len() > 1;
         for (_, mut group) in groups {
             let own: HashSet<usize> = group.iter().copied().collect();
+            let originals = originals(entries, &group);
+            // Copies of a run count once.
             let first = |ranking: &Vec<usize>| {
-                ranking.iter().copied().filter(|place| own.contains(place)).take(count).collect::<Vec<_>>()
+                let own = ranking.iter().filter(|place| own.contains(place)).map(|place| originals[place]);
+                distinct(own).into_iter().take(count).collect::<Vec<_>>()
             };
             group.sort_by(|a, b| entries[*a].cost().total_cmp(&entries[*b].cost()));
             let by_rank: HashSet<usize> = rankings.into_iter().flatten().flat_map(first).collect();
             let has_value = |place: &usize| entries[*place].cost().is_finite();
-            let by_value: HashSet<usize> = group.into_iter().filter(has_value).take(count).collect();
-            best.extend(by_rank.union(&by_value).map(|place| {
+            let by_value = first(&group.into_iter().filter(has_value).collect());
+            best.extend(by_rank.iter().chain(&by_value).map(|place| {
                 let why = match (by_rank.contains(place), by_value.contains(place)) {
                     (true, true) => "by rank and value",
                     (true, false) => "by rank",
@@ -213,6 +216,20 @@ fn best(entries: &mut [Entry], keep: Option<usize>) -> Best {
     }
     let folder = |place: usize| entries[place].folder.clone();
     Best { folders: best, judged: judged.into_iter().map(folder).collect(), has_tasks }
+}
+
+/// Maps each entry to the first one that is the same: its runs finished with equal specs and figures.
+fn originals(entries: &[Entry], group: &[usize]) -> HashMap<usize, usize> {
+    let mut known = HashMap::new();
+    let original = |&place: &usize| {
+        let finished = entries[place].runs.iter().map(|run| Some(run).filter(|run| run.status == FINISHED));
+        let outcomes: Option<Vec<_>> =
+            finished.map(|run| run.and_then(|run| Some((run.spec.as_ref()?, run.outcome())))).collect();
+        (place, outcomes.map_or(place, |outcomes| *known.entry(outcomes).or_insert(place)))
+    };
+    let mut group = group.to_vec();
+    group.sort_unstable();
+    group.iter().map(original).collect()
 }
 
 /// By name, and then by task and metric, its entries: that with the best setting first, as `compare` ranks all runs of the name.

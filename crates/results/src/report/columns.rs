@@ -24,10 +24,9 @@ const LAST_ACCURACY: &str = "last validation accuracy";
 pub(super) fn columns(comparison: &Comparison) -> Vec<Column> {
     let runs = &comparison.runs;
     let mut columns = Columns::new(runs);
-    let name = |place| comparison.run_name(place);
-    let title = comparison.numbers_title();
-    let number = |place| name(place).trim_start_matches(title).trim_start().to_owned();
-    columns.extend([Column::of_numbers(title, (0..runs.len()).map(number))]);
+    let name = |place| comparison.numbers(&[place]);
+    let number = |place| name(place).trim_start_matches('#').to_owned();
+    columns.extend([Column::of_numbers("#", (0..runs.len()).map(number))]);
     let number = |column: &'static str| move |run: &Run| run.number(column);
     let swept = runs.iter().all(|run| !run.axes.is_empty());
     let shown = |key: &&String| {

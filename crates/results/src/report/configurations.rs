@@ -6,7 +6,7 @@ use std::{
 };
 
 use super::{
-    differences::{file_name, is_inferred, is_of_record, is_path, keys},
+    axes::{file_name, is_inferred, is_of_record, is_path, keys},
     grouping::{distinct, grouped},
     run::{Run, varies_setting},
     statistics::Estimate,
@@ -72,13 +72,18 @@ impl Configuration {
     pub(super) fn estimate_loss(&self, runs: &[Run], column: &str) -> Option<Estimate> {
         let values = self.places.iter().map(|&place| {
             let run = &runs[place];
-            let bits = OUTCOME.map(|column| run.figure(column));
-            Some((run.seeds(), bits, run.number(column).filter(|_| self.is_finished)?.to_bits()))
+            Some((run.outcome(), run.number(column).filter(|_| self.is_finished)?.to_bits()))
         });
         let values: Option<Vec<_>> = values.collect();
-        let values: Vec<f64> =
-            distinct(values?).into_iter().map(|(_, _, bits)| f64::from_bits(bits)).collect();
+        let values: Vec<f64> = distinct(values?).into_iter().map(|(_, bits)| f64::from_bits(bits)).collect();
         Estimate::from_values(&values)
+    }
+}
+
+impl Run {
+    /// Its seeds and the figures of what it learned: equal for runs of a spec that learned the same.
+    pub(super) fn outcome(&self) -> (Option<[String; 2]>, [Option<&str>; 4]) {
+        (self.seeds(), OUTCOME.map(|column| self.figure(column)))
     }
 }
 

@@ -7,18 +7,15 @@ use serde_json::{Value, json};
 
 use super::{
     ReportError,
-    caveats::{OTHER_ROWS, SAME_ROWS},
+    against::{Matched, Pair, Unjudged},
+    answer::{OTHER_ROWS, SAME_ROWS, shared_training},
     comparison::Comparison,
     configurations::FINISHED,
-    dependence::Dependence,
-    difference_of_means::{ALPHA, MOST_RUNS, MeanDifference},
     filter::Operator,
-    matched::{Matched, Pair, Unjudged},
     matching::lost_in_words,
     metric::Metric,
-    rank_shift::{Shift, fewest_each},
     ranking::Candidate,
-    statistics::{Estimate, fewest},
+    statistics::{ALPHA, Dependence, Estimate, MOST_RUNS, MeanDifference, Shift, fewest, fewest_each},
 };
 use crate::{run::Sample, units};
 
@@ -201,7 +198,10 @@ impl Condition {
                 false => MeanDifference::from_bound(&own.samples, self.factor, own.dependence),
             };
             let over = match mean.pairs > 0 && counts.iter().any(|count| *count > mean.pairs) {
-                true => Some(format!(" over {} of both", units::counted(mean.pairs as u64, own.each))),
+                true => Some(format!(
+                    " over {} of both",
+                    units::counted(mean.pairs as u64, &own.each.to_string())
+                )),
                 false => mean.is_of_some.then(|| " over the runs of both".to_owned()),
             };
             let interval = mean.interval_at(alpha);
@@ -332,6 +332,8 @@ pub fn gate(
     judged.extend(verdict.judge_lost(&matched, [own, base.unwrap_or(own)], base.is_some()));
     let mut notes = matched.left_out_in_words(&condition.metric, own, base);
     notes.extend(matched.caveats(&condition.metric, [own, base.unwrap_or(own)], ["runs", "baseline"]));
+    let settings = matched.pairs.iter().flat_map(|pair| [&pair.own, &pair.base]);
+    notes.extend(shared_training(settings).filter(|_| has_intervals));
     verdict.text.extend(notes.iter().map(|words| format!("  {words}\n")));
     let covered = if count > 1 && has_intervals {
         let each = units::percent(1.0 - alpha);

@@ -5,9 +5,9 @@ use std::collections::{BTreeSet, HashSet};
 
 use super::{
     ReportError,
+    axes::TABLES,
     grid::done,
     grouping::distinct,
-    kinds::TABLES,
     logged,
     run::{LEARNED, Run},
 };

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::{
-    differences::{AVAILABLE, THREADS},
+    axes::{AVAILABLE, THREADS},
     run::Run,
 };
 use crate::files::Leaves;

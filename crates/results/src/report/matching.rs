@@ -5,9 +5,9 @@ use std::collections::{HashMap, HashSet};
 use indexmap::IndexMap;
 
 use super::{
+    axes::{is_inferred, is_path},
     comparison::Comparison,
     configurations::{FINISHED, STOPPED},
-    differences::{is_inferred, is_path},
     grouping::{distinct, grouped},
     key::Key,
     metric::Metric,

@@ -3,7 +3,7 @@
 //! per second.
 
 use super::{
-    differences::{file_name, is_path},
+    axes::{file_name, is_path},
     grid::{self, Column},
     grouping::grouped,
     machines::Machine,

@@ -4,20 +4,16 @@ use std::{fmt::Write, path::Path};
 
 use super::{
     ReportError, columns,
-    comparability::is_debug,
-    comparison::Comparison,
+    comparison::{Comparison, is_debug},
     configurations::{FINISHED, has_repeats},
     grid,
     grouping::grouped,
     lab::Findings,
-    noise,
     order::Question,
-    policies,
-    repeats::Repeats,
     run::{PLANNED, RUNNING, Run},
     sweep,
     text::status_in_words,
-    verdict,
+    times::{Repeats, noise, policies, verdict},
 };
 use crate::{
     files::Leaves,
@@ -120,7 +116,7 @@ fn times(comparison: &Comparison, width: u16) -> String {
 /// Results of the lab, and notes on what makes the times doubtful.
 fn doubts(comparison: &Comparison, has_verdict: bool, width: u16) -> String {
     let Comparison { runs, configurations, findings, .. } = comparison;
-    let names = |places: &[usize]| comparison.run_names(places);
+    let names = |places: &[usize]| comparison.numbers(places);
     let mut text = String::new();
     if findings.has_figures() && !has_repeats(configurations) {
         let _ = writeln!(text, "{}", findings.text(&names, width).trim_start()); // cannot fail

@@ -1,7 +1,7 @@
 //! Determines which runs have the same learning task: only their losses can be compared.
 
 use super::{
-    differences::{self, file_name, is_path},
+    axes::{differences, file_name, is_path},
     grouping::grouped,
     metric::Metric,
     run::{FOLD, Run},

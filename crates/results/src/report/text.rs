@@ -5,15 +5,14 @@ use std::fmt::Write;
 use super::{
     ReportError,
     answer::more,
+    axes::Difference,
     columns,
     comparison::{Comparison, is_not_run},
     configurations::{Configuration, has_repeats, jobs},
-    differences::Difference,
-    grid, noise,
+    grid,
     order::Question,
-    policies,
-    repeats::Repeats,
     run::{Run, SAME_AS},
+    times::{Repeats, noise, policies},
 };
 use crate::{files::curve::CurveDifference, host::escape_line, units};
 
@@ -45,8 +44,8 @@ impl Comparison {
                 let _ = write!(text, "\n{}{of}\n\n{}", costs.title, costs.table(width));
             }
         }
-        text += &self.findings.text(&|places| self.run_names(places), width);
-        let noise = noise::warnings(&self.runs, &self.configurations, &|places| self.run_names(places));
+        text += &self.findings.text(&|places| self.numbers(places), width);
+        let noise = noise::warnings(&self.runs, &self.configurations, &|places| self.numbers(places));
         section(&mut text, "noise", noise.into_iter().map(|line| ("noise:".to_owned(), line)).collect());
         Ok(text)
     }
@@ -58,7 +57,7 @@ impl Comparison {
         if let Some(reference) = self.curve_reference {
             section(
                 &mut text,
-                &format!("train loss against {}", self.run_name(reference)),
+                &format!("train loss against {}", self.numbers(&[reference])),
                 self.curve_lines(),
             );
         }
@@ -67,11 +66,11 @@ impl Comparison {
         text
     }
 
-    /// The runs of one of several jobs: `, runs 1 to 4`; empty if there is only one job.
+    /// The runs of one of several jobs: `, #1 to 4`; empty if there is only one job.
     fn runs_of(&self, job: &[Configuration], jobs: usize) -> String {
         let mut places: Vec<usize> = job.iter().flat_map(|own| own.places.iter().copied()).collect();
         places.sort_unstable();
-        if jobs < 2 { String::new() } else { format!(", {}", self.run_names(&places)) }
+        if jobs < 2 { String::new() } else { format!(", {}", self.numbers(&places)) }
     }
 
     /// A line per run: its folder and, if it did not finish, the reason.
@@ -85,7 +84,7 @@ impl Comparison {
             if run.torn {
                 words.push("the last line of its metrics.csv is torn and was left out".to_owned());
             }
-            lines.push((self.run_numbers(&[place]), words.join("; ")));
+            lines.push((self.numbers(&[place]), words.join("; ")));
         }
         lines
     }
@@ -97,14 +96,14 @@ impl Comparison {
             .zip(&self.curves)
             .enumerate()
             .filter(|(place, (run, _))| Some(*place) != self.curve_reference && !is_not_run(run));
-        ran.map(|(place, (_, curve))| (self.run_numbers(&[place]), curve_words(curve.as_ref()))).collect()
+        ran.map(|(place, (_, curve))| (self.numbers(&[place]), curve_words(curve.as_ref()))).collect()
     }
 
     /// One line per key: each value with the runs that have it.
     fn difference_lines(&self, differences: &[Difference]) -> Vec<(String, String)> {
         let words = |(value, numbers): &(Option<String>, Vec<usize>)| {
             let places: Vec<usize> = numbers.iter().map(|number| number - 1).collect();
-            format!("{} ({})", value.as_deref().unwrap_or("absent"), self.run_names(&places))
+            format!("{} ({})", value.as_deref().unwrap_or("absent"), self.numbers(&places))
         };
         let line = |difference: &Difference| {
             let values: Vec<String> = difference.values.iter().map(words).collect();

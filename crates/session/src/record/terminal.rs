@@ -11,6 +11,9 @@ const COLUMNS: &str = "RUNNER_COLUMNS";
 /// A last cell with fewer words is a value, and stays on its line.
 const FEWEST_WORDS: usize = 4;
 
+/// What a command to copy begins with, behind the words that introduce it.
+const COMMAND: &str = ": runner ";
+
 /// Columns of the terminal; `None` if standard output goes elsewhere.
 pub fn output_width() -> Option<u16> {
     let set = || width_from(&env::var(COLUMNS).ok()?, parent_id());
@@ -29,9 +32,10 @@ fn width_from(text: &str, parent: u32) -> Option<u16> {
     width.parse().ok().filter(|_| setter.parse() == Ok(parent))
 }
 
-/// Breaks a line between words if it is wider than the terminal; of a table's row only a last cell of several words.
+/// Breaks a line between words if it is wider than the terminal; of a table's row only a last cell of several words. A line that ends
+/// with a command stays whole: broken it cannot be copied.
 pub fn folded(line: &str, width: usize) -> String {
-    if line.chars().count() <= width {
+    if line.chars().count() <= width || line.contains(COMMAND) {
         return line.to_owned();
     }
     let lead = line.len() - line.trim_start().len();
@@ -83,6 +87,7 @@ mod tests {
         assert_eq!(folded("  #1 longer than this", 10), "  #1\n    longer\n    than\n    this");
         assert_eq!(folded("a/path/of/one/word", 6), "a/path/of/one/word");
         assert_eq!(folded("it fits", 7), "it fits");
+        assert_eq!(folded("  repeat it with: runner a b", 10), "  repeat it with: runner a b");
     }
 
     #[test]

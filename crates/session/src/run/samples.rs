@@ -1,6 +1,9 @@
 //! What the values of a setting are samples of: its folds, its seeds, or the splits that several seeds share.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap},
+    fmt,
+};
 
 /// What random numbers and rows a trial has: its seeds together, and its fold, as text.
 pub type SeedsAndFold = [String; 2];
@@ -23,14 +26,27 @@ pub struct TrialValue {
 }
 
 /// What one sample of a setting is of.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum SampleUnit {
+    /// One value of a measured metric, such as a time.
+    Run,
     /// All trials have one seed.
     Fold,
     /// The folds of a seed share most of their rows.
     Seed,
     /// All seeds that validate on the same rows, where others validate on other rows: of these rows they are one draw.
     Split,
+}
+
+impl fmt::Display for SampleUnit {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        to.write_str(match self {
+            Self::Run => "run",
+            Self::Fold => "fold",
+            Self::Seed => "seed",
+            Self::Split => "split",
+        })
+    }
 }
 
 /// The mean of some values of a setting.
@@ -94,8 +110,11 @@ pub fn sample_unit(settings: &[Vec<(SeedsAndFold, Option<String>)>]) -> SampleUn
     if are_shared { SampleUnit::Split } else { SampleUnit::Seed }
 }
 
-/// The samples of a setting. Values of the same seeds and fold count once, by their mean.
+/// The samples of a setting. Values of the same seeds and fold count once, by their mean, unless a sample is a run.
 pub fn samples(values: &[TrialValue], unit: SampleUnit) -> Vec<Sample> {
+    if unit == SampleUnit::Run {
+        return values.iter().map(|own| Sample::new([(own.of.clone(), own.value)])).collect();
+    }
     let splits = match unit {
         SampleUnit::Split => splits(values.iter().map(|own| (&own.of, own.rows.as_deref()))),
         _ => BTreeMap::new(),
@@ -105,7 +124,7 @@ pub fn samples(values: &[TrialValue], unit: SampleUnit) -> Vec<Sample> {
         let [seed, fold] = of;
         let (name, of) = match unit {
             SampleUnit::Fold => (fold.clone(), [format!("{OF_FOLD}{fold}"), String::new()]),
-            SampleUnit::Seed => (seed.clone(), of.clone()),
+            SampleUnit::Run | SampleUnit::Seed => (seed.clone(), of.clone()),
             SampleUnit::Split => (splits[&**seed].to_owned(), of.clone()),
         };
         samples.entry(name).or_default().entry(of).or_default().push(*value);

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::{Condition, Outcome};
-use crate::report::matched::Pair;
+use crate::report::against::Pair;
 
 impl Outcome {
     pub(super) fn name(self) -> &'static str {

@@ -47,7 +47,7 @@ impl Content<'_> {
         self.section("lab", "What the lab measured", |content, html| {
             let rows = &comparison.findings.rows;
             let all = comparison.runs.len();
-            for (title, columns, _) in comparison.findings.tables(&|place| comparison.run_name(place)) {
+            for (title, columns, _) in comparison.findings.tables(&|place| comparison.numbers(&[place])) {
                 if all > 1 || rows.is_empty() {
                     table::table(html, title, &columns);
                 }
@@ -63,7 +63,7 @@ impl Content<'_> {
     fn columns_of(&self, rows: &[Row]) -> Vec<Column> {
         let mut columns = Columns::new(rows);
         if self.comparison.runs.len() > 1 {
-            columns.words("run", |(place, _)| self.comparison.run_name(*place));
+            columns.words("run", |(place, _)| self.comparison.numbers(&[*place]));
         }
         columns.words("order", |(_, own)| order_in_words(own.order));
         for (title, shown) in PRODUCTS {
@@ -125,7 +125,7 @@ impl Content<'_> {
             named(&keys, values)
         };
         let of_run: [&dyn Fn(usize) -> String; 3] =
-            [&|_| String::new(), &of_axes, &|place| comparison.run_name(place)];
+            [&|_| String::new(), &of_axes, &|place| comparison.numbers(&[place])];
         let name = |of_run: &dyn Fn(usize) -> String, (place, own): &Row| {
             format!("{} {} {}", of_run(*place).trim(), own.device, order_in_words(own.order))
                 .trim()

@@ -6,20 +6,23 @@ use super::{
     html::{Attributes, Html},
     table,
 };
-use crate::report::{
-    ReportError,
-    best::best,
-    comparison::Comparison,
-    configurations::{FINISHED, STOPPED},
-    grouping::distinct,
-    metric::Valued,
-    notes::notes,
-    order::Question,
-    ranking::{Candidate, Ranking},
-    run::RUNNING,
-    watch::{progress, sweep_progress},
+use crate::{
+    files::Series,
+    report::{
+        ReportError,
+        answer::notes,
+        best::best,
+        comparison::Comparison,
+        configurations::{FINISHED, STOPPED},
+        grouping::distinct,
+        metric::Valued,
+        order::Question,
+        ranking::{Candidate, Ranking},
+        run::RUNNING,
+        watch::{progress, sweep_progress},
+    },
+    units,
 };
-use crate::{files::Series, units};
 
 /// Maximum intervals shown side by side.
 const MOST_INTERVALS: usize = 12;

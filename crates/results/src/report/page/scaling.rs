@@ -8,8 +8,7 @@ use super::{
 use crate::{
     report::{
         plot::Axis,
-        scaling::{Kind, Point},
-        verdict::DeviceSweep,
+        times::{DeviceSweep, Kind, Point},
     },
     units,
 };

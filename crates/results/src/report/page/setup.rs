@@ -1,8 +1,11 @@
 //! The runs' specs and environments, with differences between the runs marked.
 
 use super::{Content, html::Html};
-use crate::report::{comparison::Comparison, differences::Difference, run::Run};
-use crate::{files::Leaves, units};
+use crate::{
+    files::Leaves,
+    report::{axes::Difference, comparison::Comparison, run::Run},
+    units,
+};
 
 /// Maximum values listed per key.
 const MOST_VALUES: usize = 20;

@@ -3,8 +3,10 @@
 use std::path::Path;
 
 use super::{Content, curves::Chart, html::Html};
-use crate::files::{Series, csv_file, csv_lines};
-use crate::report::grouping::grouped;
+use crate::{
+    files::{Series, csv_file, csv_lines},
+    report::grouping::grouped,
+};
 
 /// Columns of `system.csv` that are drawn: name, title, factor, and the range that the axis covers in any
 /// case.

@@ -16,8 +16,7 @@ use crate::{
         configurations::{has_repeats, jobs},
         grid::{Column, Columns},
         grouping::grouped,
-        noise, policies,
-        repeats::Repeats,
+        times::{Repeats, noise, policies},
     },
     units,
 };
@@ -111,7 +110,7 @@ impl Content<'_> {
             html.prose("note", &format!("{}.", costs.note));
         }
         if !html.is_empty() {
-            let named = |places: &[usize]| comparison.run_names(places);
+            let named = |places: &[usize]| comparison.numbers(places);
             let noise = noise::warnings(&comparison.runs, &comparison.configurations, &named);
             noise.iter().for_each(|words| html.prose("note", &format!("Noise: {words}.")));
         }

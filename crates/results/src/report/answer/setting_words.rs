@@ -1,0 +1,54 @@
+//! Values and differences of settings in words, rounded alike in a table and in the sentences above it.
+
+use std::ptr;
+
+use crate::report::{
+    metric::{Metric, Valued},
+    ranking::Candidate,
+    statistics::MeanDifference,
+};
+
+pub(in crate::report) struct SettingWords<'a> {
+    metric: &'a Metric,
+    shown: &'a [&'a Candidate],
+    /// The value of each with its interval.
+    pub(in crate::report) values: Vec<String>,
+    /// The difference of each from the best; `None` for the best itself.
+    pub(in crate::report) differences: Vec<Option<String>>,
+}
+
+impl<'a> SettingWords<'a> {
+    /// As a table has them in which these are `shown`.
+    pub(in crate::report) fn new(metric: &'a Metric, shown: &'a [&'a Candidate]) -> Self {
+        let values: Vec<Valued> = shown.iter().map(|setting| (setting.value, setting.interval)).collect();
+        let differences = shown.iter().filter_map(|setting| setting.difference);
+        let differences: Vec<MeanDifference> = differences.collect();
+        let of_differences: Vec<Valued> = differences.iter().map(|own| (own.mean, own.interval)).collect();
+        let words = differences.iter().zip(metric.in_column(&of_differences));
+        let mut words = words.map(|(own, words)| signed(own, words)).collect::<Vec<_>>().into_iter();
+        let differences = shown.iter().map(|setting| setting.difference.and_then(|_| words.next())).collect();
+        Self { metric, shown, values: metric.in_column(&values), differences }
+    }
+
+    /// The value of a setting, whether or not it is shown.
+    pub(in crate::report) fn value(&self, setting: &Candidate) -> String {
+        let shown = self.place(setting).map(|place| self.values[place].clone());
+        shown.unwrap_or_else(|| self.metric.with_interval(setting.value, setting.interval))
+    }
+
+    /// The difference of a setting from the best; `None` of the best.
+    pub(in crate::report) fn difference(&self, setting: &Candidate) -> Option<String> {
+        let own = setting.difference?;
+        let shown = self.place(setting).and_then(|place| self.differences[place].clone());
+        Some(shown.unwrap_or_else(|| signed(&own, self.metric.with_interval(own.mean, own.interval))))
+    }
+
+    fn place(&self, setting: &Candidate) -> Option<usize> {
+        self.shown.iter().position(|own| ptr::eq(*own, setting))
+    }
+}
+
+/// With its interval, or else with its sign.
+fn signed(difference: &MeanDifference, words: String) -> String {
+    if difference.interval.is_none() && difference.mean > 0.0 { format!("+{words}") } else { words }
+}
