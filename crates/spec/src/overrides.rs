@@ -100,6 +100,11 @@ fn apply_one(root: &mut Table, text: &str, whole: Span, given: &[Given]) -> Resu
         return delete_given(root, name, Span { start: whole.start + 1, ..whole }, given)
             .map(|()| Vec::new());
     }
+    let bare = text.trim_start_matches('+');
+    if bare.len() < text.len() {
+        let hint = format!("leave `+` out: `{bare}` sets a key, be it in the file or not");
+        return Err(Problem::new(whole.place(), format!("`{text}` is not an override")).hint(hint).into());
+    }
     let Some((name, values)) = text.split_once('=') else {
         let hint = "write `key=value` to set a key, `key=1,2,4` to sweep it, `~key` to delete it";
         return Err(Problem::new(whole.place(), format!("`{text}` is not an override")).hint(hint).into());

@@ -63,7 +63,16 @@ impl Key {
         let mut found: Vec<&str> = known().filter(|name| name.ends_with(&ending)).collect();
         let is_axis = |name: &&str| runs.iter().any(|run| run.axes.iter().any(|(axis, _)| axis == name));
         if found.iter().any(is_axis) {
-            found.retain(is_axis);
+            // Runs without any of these axes may have the setting under another key: the rate of another optimizer.
+            let (axes, mut others): (Vec<&str>, Vec<&str>) = found.into_iter().partition(is_axis);
+            let count =
+                |run: &Run, names: &[&str]| names.iter().filter(|name| value(run, name).is_some()).count();
+            let is_apart =
+                |run: &Run| count(run, &others) < 2 && (count(run, &axes) == 0 || count(run, &others) == 0);
+            if !runs.iter().all(is_apart) {
+                others.clear();
+            }
+            found = [axes, others].concat();
         }
         // Prefer other keys to those of training steps: `lr` means the optimizer's setting, `accuracy` the
         // validation's.
@@ -212,6 +221,16 @@ mod tests {
         let key = |word| Key::new(word, &runs);
         let lr = key("lr").unwrap();
         assert_eq!(runs.each_ref().map(|run| lr.value(run)), [Some("0.1"), Some("0.2")]);
+        let beside = Run {
+            spec: Some([("optimizer.adamw.lr".to_owned(), "0.3".to_owned())].into_iter().collect()),
+            ..run(&[])
+        };
+        let with_other = [runs[1].clone(), beside];
+        let lr = Key::new("lr", &with_other).unwrap();
+        assert_eq!(
+            (lr.name(), with_other.each_ref().map(|run| lr.value(run))),
+            ("optimizer.adam.lr", [Some("0.2"), Some("0.3")])
+        );
         assert_eq!(key("0.width").unwrap().name(), "layers.0.width");
         assert_eq!(key("status").unwrap().value(&runs[0]), Some("finished"));
         let error = |word| {

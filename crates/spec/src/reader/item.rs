@@ -57,8 +57,14 @@ impl<'a> Item<'a> {
         } else {
             format!("an integer of at least {least}")
         };
+        let without_point = match &self.at {
+            At::Node(Node { value: Value::Float(x), .. }) if x.fract() == 0.0 && *x >= 0.0 && *x < 1e15 => {
+                Some(format!("write `{}`", *x as u64))
+            }
+            _ => None,
+        };
         let schema = json!({ "type": "integer", "minimum": least, "maximum": most });
-        self.custom(&expected, schema, least, |v| match v {
+        self.custom_hinted(&expected, schema, least, without_point, |v| match v {
             Value::Integer(i) => u64::try_from(*i).ok().filter(|i| range.contains(i)),
             _ => None,
         })
@@ -286,7 +292,7 @@ fn as_sweep(path: &str, value: &Value, is_accepted: &dyn Fn(&Value) -> bool) -> 
 }
 
 /// The hint if a value is given in place of a table: a word for one of its keys, a layer's number for its
-/// first key.
+/// first key, or a word that would switch it on or off.
 pub(super) fn in_table(path: &str, value: &Value, known: &[&'static str]) -> Option<String> {
     let name = path.rsplit('.').next().unwrap_or(path);
     match value {
@@ -295,6 +301,13 @@ pub(super) fn in_table(path: &str, value: &Value, known: &[&'static str]) -> Opt
         }
         Value::Integer(_) | Value::Float(_) if path.starts_with("model.layers.") => {
             Some(format!("write `{name} = {{ {} = {} }}`", known.first()?, value.display()))
+        }
+        Value::Boolean(true) if !known.is_empty() => {
+            Some(format!("`{name}` has keys of its own: {}", known.join(", ")))
+        }
+        Value::Boolean(false) => Some(format!("leave `{name}` out, or delete it with `~{path}`")),
+        Value::String(word) if ["null", "none", "None"].contains(&word.as_str()) => {
+            Some(format!("leave `{name}` out, or delete it with `~{path}`"))
         }
         _ => None,
     }

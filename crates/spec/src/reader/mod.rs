@@ -75,7 +75,13 @@ impl Reading {
     pub fn hint_elsewhere(&mut self, find: impl Fn(&str) -> Option<String>) {
         for (problem, key) in &self.unknown {
             if let (Some(problem), Some(hint)) = (self.problems.get_mut(*problem), find(key)) {
-                problem.hint = Some(hint);
+                let own = key.rsplit('.').next().unwrap_or(key);
+                // Else the hint would name the very word that is unknown.
+                let at_the_top = hint == format!("did you mean `{own}`?");
+                problem.hint = Some(match problem.hint.take() {
+                    Some(known) if at_the_top => format!("`{own}` stands outside of tables; {known}"),
+                    _ => hint,
+                });
             }
         }
     }
