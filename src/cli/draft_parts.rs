@@ -6,7 +6,7 @@ use super::{
 };
 use crate::{host::escape_line, units};
 
-/// Of so many rows a tenth is for a test: of 100 rows, a metric has an interval that tells something.
+/// From this number of rows, a tenth is for a test: a metric of 100 rows has an interval that is narrow enough to help.
 const ROWS_TO_TEST: usize = 1000;
 
 /// A class with a smaller share of the rows is rare.

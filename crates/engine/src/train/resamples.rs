@@ -26,7 +26,7 @@ pub struct Resamples {
     drawn: usize,
     /// As many, or the number of random groups of them.
     units: u32,
-    /// Of each unit the sum of weights, and of weighted losses.
+    /// The sums of weights and of weighted losses, for each unit.
     losses: Vec<[f64; 2]>,
     figures: Figures,
 }
@@ -38,7 +38,6 @@ enum Figures {
         classes: usize,
         /// The rows of each unit in each cell of the confusion matrix, where there are any: the unit, the cell, their number.
         cells: Vec<[u32; 3]>,
-        /// Of units in place of rows.
         rankings: Vec<Ranking>,
         /// The areas of all rows. If there are no rankings, because there are too many rows or outputs are not finite, they are those
         /// of each resample.
