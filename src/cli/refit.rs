@@ -8,7 +8,7 @@ use std::{
 };
 
 use super::{
-    args::{AUTO, CheckOptions, RefitOptions},
+    args::{AUTO, CheckOptions, RefitOptions, StartOptions},
     check::check_read,
     hosts,
     run::run_read,
@@ -75,15 +75,7 @@ pub fn refit(options: &RefitOptions, begun: Instant) -> Result<Exit, Exit> {
     let mut start = options.start.clone();
     start.run.words = words;
     if options.check {
-        let options = CheckOptions {
-            run: start.run,
-            jobs: start.jobs,
-            advise: false,
-            spec: false,
-            hosts: None,
-            link: None,
-        };
-        return check_read(&options, &loaded);
+        return check_read(&check_options(start), &loaded);
     }
     let next = (is_told && !loaded.is_sweep() && start.launch.launcher.is_none())
         .then(|| (start.run.runs_dir.join(last.name.as_str()), has_test_rows(last)));
@@ -92,6 +84,10 @@ pub fn refit(options: &RefitOptions, begun: Instant) -> Result<Exit, Exit> {
         print_next(&runs, tests);
     }
     Ok(exit)
+}
+
+fn check_options(StartOptions { run, jobs, .. }: StartOptions) -> CheckOptions {
+    CheckOptions { run, jobs, advise: false, spec: false, hosts: None, link: None }
 }
 
 fn has_test_rows(spec: &Spec) -> bool {

@@ -194,16 +194,13 @@ fn a_short_name_is_met_with_the_key() {
         ("schedule=cosine", "write `schedule = { cosine = { ... } }`"),
         ("model.layers=[{ linear = 16 }]", "write `linear = { out_features = 16 }`"),
         ("model.layers=[{ dropout = 0.5 }]", "write `dropout = { p = 0.5 }`"),
-        (
-            "logging.policy=[off,buffered]",
-            "to try each value, write the override `logging.policy=off,buffered`, or",
-        ),
+        ("logging.policy=[off,buffered]", "write the override `logging.policy=off,buffered`, or `[sweep]"),
         ("threads=2", "it is an option of the command: `--threads`"),
         ("devices.virtual_gpus=2", "it is an option of the command: `--virtual-gpus`"),
         ("optimizer.sgd.lr=0,5", "a comma separates the values of a sweep: `0.5` is a number"),
         ("data.csv.zebra=[1.0]", "known here: "),
         // Another program's words; a key of the same name elsewhere is another setting.
-        ("trainer.seed=3", "did you mean `seed`?"),
+        ("trainer.seed=3", "`seed` stands outside of tables; known here: "),
         ("random_state=3", "did you mean `seed`?"),
         ("data.random_seed=3", "did you mean `seed`?"),
         ("data.split.random_state=3", "did you mean `seed`?"),

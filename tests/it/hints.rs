@@ -237,3 +237,28 @@ fn an_export_of_repeats_has_their_seeds() {
     let table = super::process::Table::read(&ended.stdout);
     assert_eq!(table.column("seed"), ["0", "0", "1", "1"]);
 }
+
+#[test]
+fn values_of_other_programs() {
+    let place = Sandbox::new(LINREG);
+    for (typed, hint) in [
+        ("optimizer.name=adam", "`name` stands outside of tables; known here: "),
+        ("trainer.early_stopping=true", "`early_stopping` has keys of its own: "),
+        (
+            "trainer.early_stopping=false",
+            "leave `early_stopping` out, or delete it with `~trainer.early_stopping`",
+        ),
+        (
+            "trainer.early_stopping=null",
+            "leave `early_stopping` out, or delete it with `~trainer.early_stopping`",
+        ),
+        ("trainer.max_epochs=10.0", "write `10`"),
+        (
+            "+trainer.max_epochs=5",
+            "leave `+` out: `trainer.max_epochs=5` sets a key, be it in the file or not",
+        ),
+    ] {
+        let message = refused(&place, &format!("spec.toml {typed}"));
+        assert!(message.contains(&format!("hint: {hint}")), "{typed}: {message}");
+    }
+}

@@ -81,14 +81,8 @@ pub fn evaluate(
     let mut sample = request.importance.then(|| importance::sample_for(trained)).transpose()?;
     let mut see = |block: &RowBlock| sample.iter_mut().for_each(|sample| sample.see(block));
     let (count, [loss, hits]) = forward(trained, &mut rows, &mut see, warn, &mut take)?;
-    if input.is_some_and(|input| is_of_the_run(trained, input, labels)) {
-        warn(format!("these rows include those that the run was trained on{}", which(trained, count)));
-    }
-    if let (Some(_), Some(groups)) = (input, array_groups(&trained.spec.data.source).and(group_name(trained)))
-    {
-        warn(format!(
-            "without groups such as those of `{groups}`, intervals take each row as one of its own"
-        ));
+    if let Some(input) = input {
+        warn_of_new_rows(trained, (input, labels), count, warn);
     }
     warn_of_rows(trained, &rows, warn);
     let column = trained.data.weight().filter(|_| rows.lacks_weights().is_none());
@@ -98,15 +92,13 @@ pub fn evaluate(
     let classes = trained.data.class_names().unwrap_or_default();
     warn_of_classes(&scores, &classes, count, warn);
     let targets = trained.data.target_names();
-    let metrics = all_metrics(loss / weight, classifies.then(|| hits / count as f64), &scores, &targets);
+    let named = |loss, accuracy, scores: &Scores| all_metrics(loss, accuracy, scores, &targets);
+    let metrics = named(loss / weight, classifies.then(|| hits / count as f64), &scores);
     let values = |drawn: &Drawn| {
-        let metrics = all_metrics(drawn.loss, drawn.accuracy, &drawn.scores, &targets);
+        let metrics = named(drawn.loss, drawn.accuracy, &drawn.scores);
         metrics.into_iter().map(|(_, value)| value).collect()
     };
-    let baseline =
-        Baseline::new(trained, &scores, drawn.targets(), &metrics, |loss, accuracy, scores: &Scores| {
-            all_metrics(loss, accuracy, scores, &targets)
-        });
+    let baseline = Baseline::new(trained, &scores, drawn.targets(), &metrics, named);
     let intervals = drawn.intervals(trained, &scores, groups, &metrics, &values);
     let loss = loss_in_words(trained, column);
     let counts_equally = classifies && column.is_some();
@@ -122,6 +114,23 @@ pub fn evaluate(
         classes,
         importance,
     })
+}
+
+/// What rows that the run did not hold out are, and what a file of arrays cannot have.
+fn warn_of_new_rows(
+    trained: &Trained,
+    (input, labels): (&Input, Option<&Path>),
+    count: usize,
+    warn: &mut dyn FnMut(String),
+) {
+    if is_of_the_run(trained, input, labels) {
+        warn(format!("these rows include those that the run was trained on{}", which(trained, count)));
+    }
+    if let Some(groups) = array_groups(&trained.spec.data.source).and_then(|_| group_name(trained)) {
+        warn(format!(
+            "without groups such as those of `{groups}`, intervals take each row as one of its own"
+        ));
+    }
 }
 
 /// What the rows lack that those to train on have, and how many are left out.

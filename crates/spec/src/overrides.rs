@@ -95,20 +95,25 @@ fn clash(key: &Key, message: String, earlier: &Key, words: &str) -> Problem {
     problem
 }
 
+/// The key and the values of `key=value`.
+fn assignment(text: &str, whole: Span) -> Result<(&str, &str), Box<Problem>> {
+    let bare = text.trim_start_matches('+');
+    let hint = match text.split_once('=') {
+        _ if bare.len() < text.len() => {
+            format!("leave `+` out: `{bare}` sets a key, be it in the file or not")
+        }
+        Some(parts) => return Ok(parts),
+        None => "write `key=value` to set a key, `key=1,2,4` to sweep it, `~key` to delete it".to_owned(),
+    };
+    Err(Problem::new(whole.place(), format!("`{text}` is not an override")).hint(hint).into())
+}
+
 fn apply_one(root: &mut Table, text: &str, whole: Span, given: &[Given]) -> Result<Vec<Given>, Box<Problem>> {
     if let Some(name) = text.strip_prefix('~') {
         return delete_given(root, name, Span { start: whole.start + 1, ..whole }, given)
             .map(|()| Vec::new());
     }
-    let bare = text.trim_start_matches('+');
-    if bare.len() < text.len() {
-        let hint = format!("leave `+` out: `{bare}` sets a key, be it in the file or not");
-        return Err(Problem::new(whole.place(), format!("`{text}` is not an override")).hint(hint).into());
-    }
-    let Some((name, values)) = text.split_once('=') else {
-        let hint = "write `key=value` to set a key, `key=1,2,4` to sweep it, `~key` to delete it";
-        return Err(Problem::new(whole.place(), format!("`{text}` is not an override")).hint(hint).into());
-    };
+    let (name, values) = assignment(text, whole)?;
     let key = Key::parse(name.trim_end(), Span { end: whole.start + name.trim_end().len(), ..whole })?;
     let start = whole.start + name.len() + 1;
     if let Some((name, meant)) = Space::misspelled(values) {

@@ -370,7 +370,8 @@ mod tests {
         for _ in 0..rows {
             let (noise, chance) = (uniform(), uniform());
             let class = f64::from(u8::from(chance < 0.2));
-            (classes.push(class as f32), outputs.extend([0.0, (noise + 0.4 * class - 0.9) as f32]));
+            classes.push(class as f32);
+            outputs.extend([0.0, (noise + 0.4 * class - 0.9) as f32]);
         }
         let mut scores = Scores::of_classes(2, true);
         scores.add(&outputs, &classes, 1);
