@@ -80,11 +80,12 @@ pub fn clean(options: &CleanOptions) -> Result<Exit, Exit> {
     Ok(print(&(cleaning.text(terminal_width()) + last)))
 }
 
-/// The folder of all runs if this resolved path is in it: runs are at RUNS/NAME/RUN.
+/// The folder of all runs if this resolved path is in it: runs are at RUNS/NAME/RUN, trials in the folder of their sweep.
 fn holding(path: &Path) -> &Path {
     let is_run = |path: &Path| report::is_run(path) || report::is_sweep(path);
     let holds_runs = || fs::read_dir(path).into_iter().flatten().flatten().any(|own| is_run(&own.path()));
-    let up = if is_run(path) { 2 } else { usize::from(holds_runs()) };
+    let is_trial = path.parent().is_some_and(report::is_sweep);
+    let up = if is_run(path) { 2 + usize::from(is_trial) } else { usize::from(holds_runs()) };
     path.ancestors().nth(up).unwrap_or(path)
 }
 

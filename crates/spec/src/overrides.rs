@@ -99,7 +99,7 @@ fn clash(key: &Key, message: String, earlier: &Key, words: &str) -> Problem {
 fn assignment(text: &str, whole: Span) -> Result<(&str, &str), Box<Problem>> {
     let bare = text.trim_start_matches('+');
     let hint = match text.split_once('=') {
-        _ if bare.len() < text.len() => {
+        _ if !bare.is_empty() && bare.len() < text.len() => {
             format!("leave `+` out: `{bare}` sets a key, be it in the file or not")
         }
         Some(parts) => return Ok(parts),

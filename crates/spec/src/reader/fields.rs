@@ -91,7 +91,9 @@ impl<'a> Fields<'a> {
     ) -> Option<T> {
         let is_given = self.entry(name).is_some();
         if is_given || matches!(self.at, At::Schema(_)) {
+            let problems = self.reading.problems.len();
             let value = self.read(name, doc, None, read);
+            self.hint_at_absence(name, problems);
             return is_given.then_some(value);
         }
         self.known.push(name);
@@ -121,7 +123,23 @@ impl<'a> Fields<'a> {
         doc: &'static str,
         read: impl FnOnce(Item<'_>) -> T,
     ) -> T {
-        self.read(name, doc, None, read)
+        let problems = self.reading.problems.len();
+        let value = self.read(name, doc, None, read);
+        self.hint_at_absence(name, problems);
+        value
+    }
+
+    /// How to have none of an optional field, if it was refused as other programs' word for that.
+    fn hint_at_absence(&mut self, name: &str, problem: usize) {
+        let is_none = self.entry(name).is_some_and(|entry| match &entry.node.value {
+            Value::Boolean(false) => true,
+            Value::String(word) => ["null", "none", "None"].contains(&word.as_str()),
+            _ => false,
+        });
+        let path = self.reading.path_to(Some(name));
+        if let Some(problem) = self.reading.problems.get_mut(problem).filter(|_| is_none) {
+            problem.hint.get_or_insert_with(|| format!("leave `{name}` out, or delete it with `~{path}`"));
+        }
     }
 
     /// Rejects a key that belongs to another kind of spec, with a message that names the kind. It is not in

@@ -58,7 +58,9 @@ impl<'a> Item<'a> {
             format!("an integer of at least {least}")
         };
         let without_point = match &self.at {
-            At::Node(Node { value: Value::Float(x), .. }) if x.fract() == 0.0 && *x >= 0.0 && *x < 1e15 => {
+            At::Node(Node { value: Value::Float(x), .. })
+                if x.fract() == 0.0 && *x < 1e15 && *x >= least as f64 && *x <= most as f64 =>
+            {
                 Some(format!("write `{}`", *x as u64))
             }
             _ => None,
@@ -292,7 +294,7 @@ fn as_sweep(path: &str, value: &Value, is_accepted: &dyn Fn(&Value) -> bool) -> 
 }
 
 /// The hint if a value is given in place of a table: a word for one of its keys, a layer's number for its
-/// first key, or a word that would switch it on or off.
+/// first key, `true` for what has keys of its own.
 pub(super) fn in_table(path: &str, value: &Value, known: &[&'static str]) -> Option<String> {
     let name = path.rsplit('.').next().unwrap_or(path);
     match value {
@@ -304,10 +306,6 @@ pub(super) fn in_table(path: &str, value: &Value, known: &[&'static str]) -> Opt
         }
         Value::Boolean(true) if !known.is_empty() => {
             Some(format!("`{name}` has keys of its own: {}", known.join(", ")))
-        }
-        Value::Boolean(false) => Some(format!("leave `{name}` out, or delete it with `~{path}`")),
-        Value::String(word) if ["null", "none", "None"].contains(&word.as_str()) => {
-            Some(format!("leave `{name}` out, or delete it with `~{path}`"))
         }
         _ => None,
     }
