@@ -194,7 +194,7 @@ fn a_short_name_is_met_with_the_key() {
         ("schedule=cosine", "write `schedule = { cosine = { ... } }`"),
         ("model.layers=[{ linear = 16 }]", "write `linear = { out_features = 16 }`"),
         ("model.layers=[{ dropout = 0.5 }]", "write `dropout = { p = 0.5 }`"),
-        ("logging.policy=[off,buffered]", "write the override `logging.policy=off,buffered`, or `[sweep]"),
+        ("logging.policy=[off,buffered]", "to try each value, write the override `logging.policy=off,b"),
         ("threads=2", "it is an option of the command: `--threads`"),
         ("devices.virtual_gpus=2", "it is an option of the command: `--virtual-gpus`"),
         ("optimizer.sgd.lr=0,5", "a comma separates the values of a sweep: `0.5` is a number"),

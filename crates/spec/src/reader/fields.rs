@@ -110,7 +110,10 @@ impl<'a> Fields<'a> {
         let is_given = self.entry(name).is_some();
         if is_given || matches!(self.at, At::Schema(_)) {
             let shown = serde_json::to_value(&default).ok().filter(|shown| !shown.is_null());
-            return self.read(name, doc, shown, read);
+            let problems = self.reading.problems.len();
+            let value = self.read(name, doc, shown, read);
+            self.hint_at_absence(name, problems);
+            return value;
         }
         self.known.push(name);
         default
@@ -129,7 +132,7 @@ impl<'a> Fields<'a> {
         value
     }
 
-    /// How to have none of an optional field, if it was refused as other programs' word for that.
+    /// How to have none of a field that may be absent, if it was refused as other programs' word for that.
     fn hint_at_absence(&mut self, name: &str, problem: usize) {
         let is_none = self.entry(name).is_some_and(|entry| match &entry.node.value {
             Value::Boolean(false) => true,
