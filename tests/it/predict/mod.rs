@@ -253,18 +253,19 @@ fn several_targets_are_those_of_the_peers() {
     }
     let table = model.place.runner(&["evaluate", &model.run, "new.csv"]).stdout;
     insta::assert_snapshot!(table, @r"
-    rows         700
-    loss         1.438 [1.340, 1.546]  mse of the standardized target, as in training
-    mae          10564 [10055, 11086]
-    rmse         12615 [12089, 13143]
-    r2           -0.7059 [-0.8406, -0.5912]
-    mae_price    21098 [20079, 22141]
-    rmse_price   25192 [24139, 26248]
-    r2_price     -0.7071 [-0.8951, -0.5455]
-    mae_height   30.95 [29.29, 32.73]
-    rmse_height  38.62 [36.64, 40.64]
-    r2_height    -0.7048 [-0.8703, -0.5642]
+    rows         700                         baseline
+    loss         1.438 [1.340, 1.546]        0.8428    mse of the standardized target, as in training
+    mae          10564 [10055, 11086]        7678
+    rmse         12615 [12089, 13143]        9655
+    r2           -0.7059 [-0.8406, -0.5912]  0
+    mae_price    21098 [20079, 22141]        15332
+    rmse_price   25192 [24139, 26248]        19281
+    r2_price     -0.7071 [-0.8951, -0.5455]  0
+    mae_height   30.95 [29.29, 32.73]        23.96
+    rmse_height  38.62 [36.64, 40.64]        29.58
+    r2_height    -0.7048 [-0.8703, -0.5642]  0
     95 % intervals: bootstrap over 700 rows, 2,000 resamples; of the model as it is, not of its training
+    baseline: a model that always predicts the means of these rows
     ");
 }
 
