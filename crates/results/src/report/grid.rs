@@ -52,7 +52,10 @@ impl Column {
     /// A right-aligned column.
     pub(super) fn of_numbers(title: &str, cells: impl IntoIterator<Item = String>) -> Self {
         let mut column = Self { numeric: true, ..Self::of_words(title, cells) };
-        in_one_form(&mut column.cells);
+        // Other columns may have figures of several kinds.
+        if title.ends_with("/s") {
+            in_one_form(&mut column.cells);
+        }
         column
     }
 
@@ -220,7 +223,7 @@ mod tests {
     #[test]
     fn rates_of_a_column_have_one_form() {
         let cells =
-            |cells: &[&str]| Column::of_numbers("", cells.iter().map(|cell| (*cell).to_owned())).cells;
+            |cells: &[&str]| Column::of_numbers("steps/s", cells.iter().map(|cell| (*cell).to_owned())).cells;
         assert_eq!(cells(&["9505", "38.91 k", "996.1", ""]), ["9.505 k", "38.91 k", "996.1", ""]);
         assert_eq!(cells(&["9505", "807.0", "1,000"]), ["9505", "807.0", "1,000"]);
     }
