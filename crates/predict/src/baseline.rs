@@ -20,8 +20,8 @@ pub struct Baseline {
 }
 
 impl Baseline {
-    /// `metrics` are those of the model, and `baseline` gives the same ones of other scores, with their loss and accuracy. `targets` has
-    /// those of all rows, or none if there were too many.
+    /// `metrics` are those of the model; `named` gives the same ones from a loss, an accuracy and scores. `targets` has those of all
+    /// rows, or none if there were too many.
     pub fn new(
         trained: &Trained,
         scores: &Scores,

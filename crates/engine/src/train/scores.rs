@@ -164,9 +164,10 @@ impl Scores {
     pub fn baseline(&self, targets: &[f32], width: usize) -> Self {
         match self {
             Self::Numbers(errors) => {
+                let weight = errors.len();
                 let of = |(target, errors): (usize, &Errors)| {
                     let own = targets.chunks_exact(width);
-                    errors.baseline(own.map(|row| (row[target], row.get(self.targets()).copied())))
+                    errors.baseline(own.map(|row| (row[target], row.get(weight).copied())))
                 };
                 Self::Numbers(errors.iter().enumerate().map(of).collect())
             }
@@ -183,10 +184,6 @@ impl Scores {
                 Self::of_counts(all.classes, counts, [Some(0.5), Some(mean(occurring))])
             }
         }
-    }
-
-    fn targets(&self) -> usize {
-        if let Self::Numbers(errors) = self { errors.len() } else { 1 }
     }
 
     /// The metric of each target separately, named `mae_NAME`; empty for classes.

@@ -51,30 +51,12 @@ impl Column {
 
     /// A right-aligned column.
     pub(super) fn of_numbers(title: &str, cells: impl IntoIterator<Item = String>) -> Self {
-        let mut column = Self { numeric: true, ..Self::of_words(title, cells) };
-        // Other columns may have figures of several kinds.
-        if title.ends_with("/s") {
-            in_one_form(&mut column.cells);
-        }
-        column
+        Self { numeric: true, ..Self::of_words(title, cells) }
     }
 
     /// The same column with its values before rounding.
     pub(super) fn with_exact(self, exact: impl IntoIterator<Item = Option<f64>>) -> Self {
         Self { exact: exact.into_iter().collect(), ..self }
-    }
-}
-
-/// `9505` beside `38.91 k` becomes `9.505 k`.
-fn in_one_form(cells: &mut [String]) {
-    let has_prefix = |cell: &String| cell.ends_with(" k") || cell.ends_with(" M") || cell.ends_with(" G");
-    if !cells.iter().any(has_prefix) {
-        return;
-    }
-    let is_whole = |cell: &&mut String| cell.len() == 4 && cell.bytes().all(|byte| byte.is_ascii_digit());
-    for cell in cells.iter_mut().filter(is_whole) {
-        cell.insert(1, '.');
-        cell.push_str(" k");
     }
 }
 
@@ -218,14 +200,6 @@ mod tests {
             |title: &str, cell: &str| Column::of_numbers(title, (0..rows).map(|i| format!("{cell}{i}")));
         let titles = [("run", ""), ("optimizer.sgd.lr", "0.0"), ("steps", "1,00"), ("train loss", "0.123")];
         titles.map(|(title, cell)| column(title, cell)).to_vec()
-    }
-
-    #[test]
-    fn rates_of_a_column_have_one_form() {
-        let cells =
-            |cells: &[&str]| Column::of_numbers("steps/s", cells.iter().map(|cell| (*cell).to_owned())).cells;
-        assert_eq!(cells(&["9505", "38.91 k", "996.1", ""]), ["9.505 k", "38.91 k", "996.1", ""]);
-        assert_eq!(cells(&["9505", "807.0", "1,000"]), ["9505", "807.0", "1,000"]);
     }
 
     #[test]

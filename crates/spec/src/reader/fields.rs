@@ -91,9 +91,7 @@ impl<'a> Fields<'a> {
     ) -> Option<T> {
         let is_given = self.entry(name).is_some();
         if is_given || matches!(self.at, At::Schema(_)) {
-            let problems = self.reading.problems.len();
-            let value = self.read(name, doc, None, read);
-            self.hint_at_absence(name, problems);
+            let value = self.read_omissible(name, doc, None, read);
             return is_given.then_some(value);
         }
         self.known.push(name);
@@ -110,10 +108,7 @@ impl<'a> Fields<'a> {
         let is_given = self.entry(name).is_some();
         if is_given || matches!(self.at, At::Schema(_)) {
             let shown = serde_json::to_value(&default).ok().filter(|shown| !shown.is_null());
-            let problems = self.reading.problems.len();
-            let value = self.read(name, doc, shown, read);
-            self.hint_at_absence(name, problems);
-            return value;
+            return self.read_omissible(name, doc, shown, read);
         }
         self.known.push(name);
         default
@@ -126,23 +121,29 @@ impl<'a> Fields<'a> {
         doc: &'static str,
         read: impl FnOnce(Item<'_>) -> T,
     ) -> T {
-        let problems = self.reading.problems.len();
-        let value = self.read(name, doc, None, read);
-        self.hint_at_absence(name, problems);
-        value
+        self.read_omissible(name, doc, None, read)
     }
 
-    /// How to have none of a field that may be absent, if it was refused as other programs' word for that.
-    fn hint_at_absence(&mut self, name: &str, problem: usize) {
+    /// Reads a field that may be left out, and says so if it was refused as other programs' word for that.
+    fn read_omissible<T>(
+        &mut self,
+        name: &'static str,
+        doc: &'static str,
+        default: Option<serde_json::Value>,
+        read: impl FnOnce(Item<'_>) -> T,
+    ) -> T {
+        let problems = self.reading.problems.len();
+        let value = self.read(name, doc, default, read);
         let is_none = self.entry(name).is_some_and(|entry| match &entry.node.value {
             Value::Boolean(false) => true,
             Value::String(word) => ["null", "none", "None"].contains(&word.as_str()),
             _ => false,
         });
         let path = self.reading.path_to(Some(name));
-        if let Some(problem) = self.reading.problems.get_mut(problem).filter(|_| is_none) {
+        if let Some(problem) = self.reading.problems.get_mut(problems).filter(|_| is_none) {
             problem.hint.get_or_insert_with(|| format!("leave `{name}` out, or delete it with `~{path}`"));
         }
+        value
     }
 
     /// Rejects a key that belongs to another kind of spec, with a message that names the kind. It is not in
