@@ -146,8 +146,8 @@ class Run:
         self._refuse_sweep("summary")
         with open(self.path / "summary.csv", newline="") as file:
             row = next(csv.DictReader(file), {})
-        # Only the program can tell whether a process is still at work.
-        if row.get("status") == "running":
+        # Only the program can tell whether a process is still at work; for moments at its start and end there is no row.
+        if row.get("status", "running") == "running":
             row["status"] = json.loads(_done(_call("show", str(self.path), "--json")).stdout)["status"]
         return {name: _value(name, cell) for name, cell in row.items()}
 

@@ -250,6 +250,9 @@ class Runs(unittest.TestCase):
         process.kill()
         process.wait()
         self.assertEqual(run.summary["status"], "unfinished")
+        for begun in ["", (run.path / "summary.csv").read_text().splitlines()[0] + "\n"]:
+            (run.path / "summary.csv").write_text(begun)
+            self.assertEqual(run.summary, {"status": "unfinished"})
 
     def test_a_killed_sweep_has_the_trial_that_had_begun(self):
         words = ["optimizer.sgd.lr=0.01,0.03", "trainer.max_epochs=100000000"]
