@@ -133,6 +133,18 @@ fn axes_of_other_programs() {
             "unknown key `sweep.optimizer`",
             "an axis is the key itself, `optimizer.sgd.lr=0.1,0.2`, or stands in `[sweep.grid]`: `\"optimizer.sgd.lr\" = [0.1, 0.2]`",
         ),
+        (
+            "sweep.optimizer.momentum=0.1,0.2",
+            "unknown key `sweep.optimizer`",
+            "an axis is the key itself, `optimizer.sgd.momentum=0.1,0.2`, or stands in `[sweep.grid]`: \
+             `\"optimizer.sgd.momentum\" = [0.1, 0.2]`",
+        ),
+        (
+            "sweep.model.layers.0.linear.bias=true,false",
+            "unknown key `sweep.model`",
+            "an axis is the key itself, `model.layers.0.linear.bias=true,false`, or stands in `[sweep.grid]`: \
+             `\"model.layers.0.linear.bias\" = [true, false]`",
+        ),
         ("sweep.lr=0.1", "unknown key `sweep.lr`", "one value needs no axis: set `optimizer.sgd.lr` itself"),
         ("sweep.repeats=1,2", "`sweep.repeats`: expected an integer of at least 1, found an array", ""),
     ] {

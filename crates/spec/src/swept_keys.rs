@@ -42,10 +42,12 @@ pub(super) fn at_axis(path: &str, written: &Table, root: &Table, schema: &Json) 
         name = format!("{name}.{}", entry.key);
         value = &entry.node.value;
     }
-    let meant = match name.split_once('.') {
-        Some((table, _)) => schema.get("properties")?.get(table).map(|_| name.clone())?,
-        None => {
-            let mut keys = keys_named(schema, ("", &name), |table| is_chosen(root, table));
+    let (table, last) = name.rsplit_once('.').unwrap_or(("", &name));
+    // The schema has no path to an item of a list.
+    let meant = match name.split('.').any(|part| part.parse::<usize>().is_ok()) {
+        true => name.clone(),
+        false => {
+            let mut keys = keys_named(schema, (table, last), |table| is_chosen(root, table));
             keys.pop().filter(|_| keys.is_empty())?
         }
     };

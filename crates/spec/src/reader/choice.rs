@@ -194,7 +194,8 @@ impl Item<'_> {
             (_, Some(entry)) => item.report_unknown_variant(noun, &entry.key, choices),
             (Value::Table(table), None) => item.report_not_one_key(noun, table, choices),
             _ => {
-                let expected = format!("a {noun}: its name, or a table with its name as the only key");
+                let a = if noun.starts_with(['a', 'e', 'i', 'o']) { "an" } else { "a" };
+                let expected = format!("{a} {noun}: its name, or a table with its name as the only key");
                 let hint = of_number(node, choices, item.reading);
                 item.custom_hinted(&expected, serde_json::Value::Null, (), hint, |_| None);
             }
