@@ -1,18 +1,29 @@
 //! `runner tag` and `runner clean`: deciding which runs to keep.
 
 use std::{
+    collections::BTreeSet,
     fmt::Display,
     fs::{self, File},
-    path::Path,
+    io, iter,
+    path::{Path, PathBuf},
+    sync::atomic::{AtomicUsize, Ordering},
+    thread,
 };
 
-use super::{args::CleanOptions, runs::refuse, terminal::terminal_width};
+use super::{
+    args::{CleanOptions, on_terminal},
+    runs::refuse,
+    terminal::terminal_width,
+};
 use crate::{
     host::reason,
-    record::{Claims, RecordError, RunDir, RunLock, SWEEP_FILE, command_line, now},
+    record::{Claims, LineMode, RecordError, RunDir, RunLock, SWEEP_FILE, SweepLine, command_line, now},
     report::{self, CleanRequest, Cleaning, Found},
     run::{Exit, print, warn},
 };
+
+/// Threads that remove files: the disk, for which each waits, serves several at a time.
+const THREADS: usize = 8;
 
 /// Adds words to a run's tags, or removes them.
 pub fn tag(run: &str, words: &[String]) -> Result<Exit, Exit> {
@@ -75,7 +86,7 @@ pub fn clean(options: &CleanOptions) -> Result<Exit, Exit> {
         false => "nothing was removed: `--yes` removes them for good\n",
     };
     if options.yes {
-        cleaning.folders().try_for_each(remove)?;
+        remove_all(cleaning.folders().collect())?;
     }
     Ok(print(&(cleaning.text(terminal_width()) + last)))
 }
@@ -95,24 +106,73 @@ fn from_here(path: &Path) -> &Path {
     inside.map_or(path, |own| if own.as_os_str().is_empty() { Path::new(".") } else { own })
 }
 
+/// Removes folders of runs and sweeps; on a terminal, a line says how far that is.
+fn remove_all(folders: Vec<&Path>) -> Result<(), Exit> {
+    let runs = |folder: &&Path| RunDir::existing(folder.to_path_buf()).trials().len().max(1);
+    let (mode, all) = match on_terminal() {
+        true => (LineMode::Redrawn, folders.iter().map(runs).sum()),
+        false => (LineMode::Hidden, 0),
+    };
+    let progress = Progress {
+        line: SweepLine::new(all, BTreeSet::new(), all as f64, mode),
+        removed: AtomicUsize::new(0),
+    };
+    let ended = side_by_side(&folders, |folder| remove(folder, &progress));
+    progress.line.apart(&mut io::stderr(), |_| ended)
+}
+
+/// How many runs and trials are removed.
+struct Progress {
+    line: SweepLine,
+    removed: AtomicUsize,
+}
+
+impl Progress {
+    fn count(&self) {
+        self.line.ended(self.removed.fetch_add(1, Ordering::Relaxed), false, &mut io::stderr());
+    }
+}
+
+/// Does `work` for each item by several threads. After an error a thread takes no more items.
+fn side_by_side<T: Sync>(items: &[T], work: impl Fn(&T) -> Result<(), Exit> + Sync) -> Result<(), Exit> {
+    let next = AtomicUsize::new(0);
+    let worker = || iter::from_fn(|| items.get(next.fetch_add(1, Ordering::Relaxed))).try_for_each(&work);
+    thread::scope(|scope| {
+        // Without more threads this one does all.
+        let more = (1..THREADS.min(items.len()))
+            .map_while(|_| thread::Builder::new().spawn_scoped(scope, worker).ok());
+        let more: Vec<_> = more.collect();
+        let own = worker();
+        more.into_iter().fold(own, |ended, other| ended.and(other.join().unwrap_or(Err(Exit::Failed))))
+    })
+}
+
 /// Removes a folder, unless it was tagged or a process started working in it since it was chosen.
-fn remove(folder: &Path) -> Result<(), Exit> {
+fn remove(folder: &Path, progress: &Progress) -> Result<(), Exit> {
     let failed = |folder: &Path, e: &dyn Display| {
         Exit::failed(format!("cannot remove `{}`: {e}", folder.display()), None)
     };
     let _tags = lock_tags(folder);
     let locks = lock_runs(folder).map_err(|e| failed(folder, &e))?;
     let run = RunDir::existing(folder.to_owned());
-    let is_tagged = run.trials().values().chain([&run]).any(|run| !report::tags(run.path()).is_empty());
+    let trials = run.trials();
+    let is_tagged = trials.values().chain([&run]).any(|run| !report::tags(run.path()).is_empty());
     if locks.is_none() || is_tagged {
         let reason = if is_tagged { "tagged" } else { "running" };
-        warn(format!("`{}` stays: it is {reason} now", folder.display()));
+        let words = format!("`{}` stays: it is {reason} now", folder.display());
+        progress.line.apart(&mut io::stderr(), |_| warn(words));
         return Ok(());
     }
     // Rename it first, so that nobody finds a partly removed run.
     let hidden = folder.with_file_name(format!(".{}", run.name()));
     fs::rename(folder, &hidden).map_err(|e| failed(folder, &reason(&e)))?;
-    fs::remove_dir_all(&hidden).map_err(|e| failed(&hidden, &reason(&e)))?;
+    let removed = |folder: &Path| fs::remove_dir_all(folder).map_err(|e| failed(folder, &reason(&e)));
+    let trials: Vec<PathBuf> = trials.values().map(|trial| hidden.join(trial.name())).collect();
+    side_by_side(&trials, |trial| removed(trial).map(|()| progress.count()))?;
+    removed(&hidden)?;
+    if trials.is_empty() {
+        progress.count();
+    }
     // This fails, as intended, if the folder of the name holds other runs.
     let _ = folder.parent().map(fs::remove_dir);
     Ok(())

@@ -195,8 +195,16 @@ fn at_most(trial: &Trial) -> &'static str {
     if trainer.early_stopping.is_some() || trainer.max_time.is_some() { " at most" } else { "" }
 }
 
+/// A figure that grows with the run: the least, where the planned steps are more than can be counted, or it is itself.
+fn of_run(trial: &Trial, value: u64) -> String {
+    // What does not grow with the run is far below.
+    let is_least = value == u64::MAX || (trial.steps == u64::MAX && value >> 50 > 0);
+    format!("{}{}", if is_least { "at least " } else { "" }, units::count(value))
+}
+
 fn steps(page: &mut Page, trial: &Trial) {
     let at_most = at_most(trial);
+    let at_least = if trial.steps == u64::MAX { "at least " } else { "" };
     let epochs = units::counted(trial.steps.div_ceil(trial.steps_per_epoch), "epoch");
     let rows = units::counted(trial.programs.train.batch as u64, "row");
     let last = trial.programs.train_last.as_ref();
@@ -205,8 +213,8 @@ fn steps(page: &mut Page, trial: &Trial) {
     page.row(
         "steps",
         format!(
-            "{}{at_most}, in {epochs}; {per_epoch} per epoch on {rows} each{last}",
-            units::count(trial.steps)
+            "{}{at_most}, in {at_least}{epochs}; {per_epoch} per epoch on {rows} each{last}",
+            of_run(trial, trial.steps)
         ),
     );
 }
@@ -220,7 +228,7 @@ fn checkpoints(page: &mut Page, trial: &Trial) {
         Every::Minutes(n) => (format!("{} min", units::exact(n)), None),
     };
     let count =
-        count.map_or(String::new(), |count| format!(", {} in all{}", units::count(count), at_most(trial)));
+        count.map_or(String::new(), |count| format!(", {} in all{}", of_run(trial, count), at_most(trial)));
     let bytes = units::bytes(4 * trial.saved_numbers());
     page.row("checkpoint", format!("every {often}{count}; {bytes} each"));
 }
@@ -271,33 +279,34 @@ fn moves(page: &mut Page, trial: &Trial) {
         page.row("moves", "nothing: the CPU's memory is the host's");
     } else {
         let waits = of("sync").filter_map(|own| own.count).fold(0, u64::saturating_add);
-        let at_least = if of("sync").any(|own| own.for_each_more.is_some()) { "at least " } else { "" };
-        let times = units::counted(waits, "time");
-        page.row("moves", format!("over the whole run; the host waits {at_least}{times} for a device"));
+        let times = count_of(trial, waits, of("sync").any(|own| own.for_each_more.is_some()));
+        let time = if waits == 1 { "time" } else { "times" };
+        page.row("moves", format!("over the whole run; the host waits {times} {time} for a device"));
         let row = |own: &&Movement| {
             let wait = of("sync").find(|wait| own.kind == "d2h" && wait.purpose == own.purpose);
             let more = own.for_each_more.filter(|(_, bytes)| *bytes > 0);
             let more =
                 more.map(|(what, bytes)| format!("and {} for each further {what}", units::count(bytes)));
             let (kind, purpose) = (own.kind.to_owned(), own.purpose.to_owned());
-            let (count, waits) = (count_of(own), wait.map(count_of).unwrap_or_default());
-            vec![kind, purpose, count, units::count(own.bytes), waits, more.unwrap_or_default()]
+            let count =
+                |own: &Movement| count_of(trial, own.count.unwrap_or_default(), own.for_each_more.is_some());
+            let (count, waits) = (count(own), wait.map(count).unwrap_or_default());
+            vec![kind, purpose, count, of_run(trial, own.bytes), waits, more.unwrap_or_default()]
         };
         let rows: Vec<_> = copies.iter().map(row).collect();
         let heading = ["kind", "purpose", "copies", "bytes", "waits", ""];
         page.more(text_table::lines(&heading, &rows, |column| (2..5).contains(&column)));
     }
     let read: Vec<String> =
-        of("read").map(|own| format!("{} {}", own.purpose, units::count(own.bytes))).collect();
+        of("read").map(|own| format!("{} {}", own.purpose, of_run(trial, own.bytes))).collect();
     if !read.is_empty() {
         page.more([format!("read from the file: {} bytes over the whole run", read.join(", "))]);
     }
 }
 
 /// `10`, `at least 11`.
-fn count_of(own: &Movement) -> String {
-    let at_least = if own.for_each_more.is_some() { "at least " } else { "" };
-    format!("{at_least}{}", units::count(own.count.unwrap_or_default()))
+fn count_of(trial: &Trial, count: u64, may_be_more: bool) -> String {
+    if may_be_more { format!("at least {}", units::count(count)) } else { of_run(trial, count) }
 }
 
 /// `sgd, lr 0.01, constant`; `sgd, lr 0.002 at first, at most 0.05, 2e-7 at the end: one_cycle`.

@@ -246,10 +246,14 @@ fn space(
     let is_unknown =
         |group: &Group| group.may_end_early() || !is_timed && group.trial.spec.trainer.max_time.is_some();
     let at_most = conditions.stops_early || groups.iter().any(is_unknown);
+    let about = match bytes {
+        _ if at_most => "at most",
+        u64::MAX => "at least",
+        _ => "about",
+    };
     if bytes > disk.free && !at_most {
-        warn(format!("`{folder}` has {free} free, and this takes about {needed}"));
+        warn(format!("`{folder}` has {free} free, and this takes {about} {needed}"));
     }
-    let about = if at_most { "at most" } else { "about" };
     let doubt = if at_most && bytes > disk.free { ": it may not fit" } else { "" };
     Ok(format!("{about} {needed} in `{folder}`; {free} free{doubt}"))
 }

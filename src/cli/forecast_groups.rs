@@ -181,7 +181,9 @@ impl Group<'_> {
         let cut = (most_s / loop_s).min(1.0);
         let (part, waits_s) = (part * cut, waits_s * cut);
         let counted = |count: u64, unit| units::counted((count as f64 * part).ceil() as u64, unit);
-        let mut words = format!("{} of {}", counted(trial.steps, "step"), units::seconds(own.step_s));
+        let at_least = if trial.steps == u64::MAX { "at least " } else { "" };
+        let steps = counted(trial.steps, "step");
+        let mut words = format!("{at_least}{steps} of {}", units::seconds(own.step_s));
         let more = [("shuffle", epochs, own.order_s), ("validation", trial.validations(), pass_s)];
         for (unit, count, seconds) in more {
             if count as f64 * seconds > steps_s / 20.0 {

@@ -173,7 +173,6 @@ fn a_short_name_is_met_with_the_key() {
         ("lr=0.1", "did you mean `optimizer.sgd.lr`?"),
         ("max_epochs=3", "did you mean `trainer.max_epochs`?"),
         ("patience=3", "did you mean `schedule.plateau.patience` or `trainer.early_stopping.patience`?"),
-        ("schedule.plateau.mode=max", "did you mean `metric`?"),
         ("schedule.reduce_lr_on_plateau.factor=0.5", "did you mean `plateau`?"),
         ("optimizer.batch_size=3", "did you mean `data.batch_size`?"),
         ("learning_rate=0.1", "did you mean `optimizer.sgd.lr`?"),

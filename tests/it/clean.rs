@@ -139,7 +139,7 @@ fn nothing_else_is_touched() {
     symlink(&elsewhere, runs.0.path().join("runs/lin/link")).unwrap();
     symlink(runs.0.path().join("elsewhere/lin"), runs.0.path().join("runs/other")).unwrap();
     symlink(&elsewhere, run.join("link")).unwrap();
-    assert!(runs.refused(&["clean", "--yes"]).contains("<--keep-best <N>|--older-than <TIME>>"));
+    assert!(runs.refused(&["clean", "--yes"]).contains("`--keep-best N` or `--older-than TIME`"));
     let run_elsewhere =
         format!("elsewhere elsewhere/lin/{}", elsewhere.file_name().unwrap().to_str().unwrap());
     for (outside, named) in [

@@ -138,7 +138,7 @@ fn what_does_not_fit_on_the_disk_is_warned_of() {
     }
 }
 
-/// Counts beyond 64 bits stay at the greatest number.
+/// Counts beyond 64 bits stay at the greatest number, and are called the least.
 #[test]
 fn runs_of_any_length_are_foretold() {
     let spec = SPEC.replace("train_rows = 250", "train_rows = 250\nvalidation_rows = 50")
@@ -151,11 +151,19 @@ fn runs_of_any_length_are_foretold() {
         &["logging.policy=off", "trainer.validate_every_epochs=0", "~checkpoint"],
         &["data.placement=streamed", "trainer.validate_every_steps=1", "logging.tensorboard=true"],
     ] {
-        let long = ["check", "spec.toml", "trainer.max_epochs=900000000000000000"];
-        place.runner(&[&long, settings].concat()).ended_by(0);
+        let long = ["check", "spec.toml", "trainer.max_epochs=9000000000000000000"];
+        let most = "18,446,744,073,709,551,615";
+        let steps = |page: &str| {
+            assert!(line(page, "steps").unwrap().starts_with(&format!("at least {most}")), "{page}")
+        };
+        steps(&place.runner(&[&long, settings].concat()).ended_by(0).stdout);
         let gpus = ["devices.num_gpus=4", "--virtual-gpus=4"];
         let page = place.runner(&[&long, settings, &gpus[..]].concat()).ended_by(0).stdout;
+        steps(&page);
         let summed = page.lines().find(|line| line.contains("all_reduce")).unwrap();
-        assert!(summed.trim_end().ends_with(" 18,446,744,073,709,551,615"), "{page}");
+        assert!(summed.trim_end().ends_with(&format!(" at least {most}  at least {most}")), "{page}");
+        assert_eq!(page.matches(most).count(), page.matches(&format!("at least {most}")).count(), "{page}");
+        let disk = line(&page, "disk").unwrap();
+        assert!(disk.starts_with("at least 16 EiB in ") || settings[0] == "logging.policy=off", "{page}");
     }
 }

@@ -8,7 +8,7 @@ use super::{
 };
 
 /// The whole message of `runner TYPED`, which is refused.
-fn refused(place: &Sandbox, typed: &str) -> String {
+pub fn refused(place: &Sandbox, typed: &str) -> String {
     let ended = place.runner(&typed.split(' ').collect::<Vec<_>>());
     assert_eq!((ended.code, ended.stdout.as_str()), (Some(2), ""), "{typed}: {ended:?}");
     ended.stderr
@@ -82,6 +82,7 @@ fn options_of_other_programs() {
         ("list --limit 1", "--limit", "the newest come last: `runner list | tail -n 5`"),
         ("list --wher x", "--wher", "did you mean `--where`?"),
         ("list --zebra", "--zebra", "`runner list --help` lists the options"),
+        ("clean --keep 1", "--keep", "did you mean `--keep-best`?"),
         (
             "clean --all",
             "--all",
@@ -104,14 +105,35 @@ fn options_of_other_programs() {
     }
 }
 
+/// An example follows what a command lacks.
 #[test]
-fn keys_of_a_launcher() {
+fn commands_without_their_arguments() {
     let place = Sandbox::new(LINREG);
-    for (key, hint) in [("array", "did you mean `launcher.slurm.array`?"), ("zebra", "known here: `slurm`")] {
-        let ended = refused(&place, &format!("spec.toml launcher.{key}=1"));
-        assert!(ended.starts_with(&format!("error: unknown key `launcher.{key}`\n")), "{ended}");
-        assert!(ended.contains(&format!("\n  = hint: {hint}\n")), "{ended}");
+    for (typed, needs, example) in [
+        ("clean", "`--keep-best N` or `--older-than TIME`", "--keep-best 5"),
+        ("tag", "`RUN` and `WORD...`", "runs/NAME/TIME-HASH good"),
+        ("tag runs/x", "`WORD...`", "runs/NAME/TIME-HASH good"),
+        ("diff runs/x", "`B`", "runs/NAME/TIME-HASH runs/NAME/OTHER"),
+        ("completions", "`SHELL`", "bash"),
+        ("predict", "`RUN` and `DATA`", "runs/NAME new.csv"),
+        (
+            "export",
+            "`RUN`, and `--onnx FILE` or `--mlflow DIR` or `--parquet FILE`",
+            "runs/NAME --onnx model.onnx",
+        ),
+        ("status", "`SWEEP`", "runs/NAME/SWEEP"),
+    ] {
+        let command = typed.split(' ').next().unwrap();
+        let message =
+            format!("error: `{command}` needs {needs}\n  = hint: as in `runner {command} {example}`\n");
+        assert_eq!(refused(&place, typed), message);
     }
+    let several = |hint: &str| format!("error: `--where` is given twice\n  = hint: {hint}\n");
+    let joined = several("join the conditions: `--where 'a=1 and b=2'`");
+    assert_eq!(refused(&place, "list --where a=1 --where=b=2"), joined);
+    let ended = place.runner(&["compare", "runs", "--where", "a = 1 or b = 2", "--where", "c = 3"]);
+    let joined = "one takes all conditions, joined by `and` and `or`: `and` binds closer";
+    assert_eq!((ended.code, ended.stderr), (Some(2), several(joined)));
 }
 
 #[test]
@@ -121,21 +143,6 @@ fn a_spec_that_is_not_named() {
     assert_eq!(refused(&place, "--resume auto"), missing("name it: `runner SPEC.toml --resume auto`"));
     assert_eq!(refused(&place, "-q"), missing("name it: `runner SPEC.toml`"));
     assert_eq!(refused(&place, "check -q"), missing("it follows the command: `SPEC.toml`"));
-}
-
-#[test]
-fn a_range_is_as_long_as_its_step() {
-    let place = Sandbox::new(LINREG);
-    insta::assert_snapshot!(refused(&place, "check spec.toml optimizer.sgd.lr=range(1e-3,1e-1)"), @r"
-    error: the axis `optimizer.sgd.lr`: `range(1e-3,1e-1)` has one value, 0.001: its step is 1
-     --> argument:1:18
-      |
-    1 | optimizer.sgd.lr=range(1e-3,1e-1)
-      |                  ^^^^^^^^^^^^^^^^
-      |
-      = hint: `logspace(0.001, 0.1, 5)` has five by factors, `linspace(0.001, 0.1, 5)` by steps
-    ");
-    assert_eq!(place.runner(&["check", "spec.toml", "seed=0..1"]).code, Some(0));
 }
 
 /// A run that was not named with its folder, and one of several.
@@ -225,6 +232,20 @@ fn metrics_of_other_programs() {
         let ended = refused(&place, typed);
         assert!(ended.starts_with(&begin), "{ended}");
     }
+    for (condition, mended) in [
+        ("validation_loss > 0.1", "`mean(validation.loss) > 0.1` or `median(validation.loss) > 0.1`"),
+        (" steps<0.9*baseline", "`mean(steps)<0.9*baseline` or `median(steps)<0.9*baseline`"),
+    ] {
+        let ended = place.runner(&["compare", "runs", "--fail-if", condition]);
+        let words = format!("error: `{condition}` lacks `mean` or `median`\n  = hint: write {mended}\n");
+        assert_eq!((ended.code, ended.stderr), (Some(2), words));
+    }
+    for (condition, message) in
+        [("> 1", "`> 1` is no condition"), ("zebra > 1", "no run has the metric `zebra`")]
+    {
+        let ended = place.runner(&["compare", "runs", "--fail-if", condition]);
+        assert!(ended.stderr.starts_with(&format!("error: {message}\n")), "{ended:?}");
+    }
 }
 
 /// Seeds pair runs in other programs.
@@ -236,29 +257,4 @@ fn an_export_of_repeats_has_their_seeds() {
     let ended = place.runner(&["compare", run.runs.to_str().unwrap(), "--export", "csv"]);
     let table = super::process::Table::read(&ended.stdout);
     assert_eq!(table.column("seed"), ["0", "0", "1", "1"]);
-}
-
-#[test]
-fn values_of_other_programs() {
-    let place = Sandbox::new(LINREG);
-    for (typed, hint) in [
-        ("optimizer.name=adam", "`name` stands outside of tables; known here: "),
-        ("trainer.early_stopping=true", "`early_stopping` has keys of its own: "),
-        (
-            "trainer.early_stopping=false",
-            "leave `early_stopping` out, or delete it with `~trainer.early_stopping`",
-        ),
-        (
-            "trainer.early_stopping=null",
-            "leave `early_stopping` out, or delete it with `~trainer.early_stopping`",
-        ),
-        ("trainer.max_epochs=10.0", "write `10`"),
-        (
-            "+trainer.max_epochs=5",
-            "leave `+` out: `trainer.max_epochs=5` sets a key, be it in the file or not",
-        ),
-    ] {
-        let message = refused(&place, &format!("spec.toml {typed}"));
-        assert!(message.contains(&format!("hint: {hint}")), "{typed}: {message}");
-    }
 }

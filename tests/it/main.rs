@@ -61,6 +61,7 @@ mod run_ends;
 mod schedule_remarks;
 mod serve;
 mod spec;
+mod spec_hints;
 mod split;
 mod streamed;
 mod sweep_conditions;

@@ -97,7 +97,7 @@ fn what_cannot_be_exported_is_refused() {
     for (arguments, code, words) in [
         (&[&run[..], "--mlflow", "spec.toml"][..], 1, "cannot write `spec.toml`: file exists"),
         (&["none", "--mlflow", "store"], 2, "`none` does not exist"),
-        (&[&run], 2, "required arguments were not provided"),
+        (&[&run], 2, "`export` needs `--onnx FILE` or `--mlflow DIR` or `--parquet FILE`\n"),
         (&[&run, "--mlflow", "store", "--onnx", "m.onnx"], 2, "cannot be used with"),
     ] {
         let ended = place.runner(&[&["export"], arguments].concat());

@@ -51,7 +51,11 @@ fn slips_of_functions_and_spaces() {
     for name in ["logunif", "log_uniform", "LogUniform"] {
         let argument = format!("optimizer.sgd.lr={name}(1e-4,1e-1)");
         let arguments = [&argument, "sweep.sampler=random", "sweep.trials=3"];
-        refused(&arguments, &format!("no function `{name}`"), "did you mean `loguniform(1e-4,1e-1)`?");
+        refused(
+            &arguments,
+            &format!("no function `{name}`"),
+            "did you mean `'optimizer.sgd.lr=loguniform(1e-4,1e-1)'`?",
+        );
     }
     refused(
         &["optimizer.sgd.lr=0.1,", "0.01,", "1", "seed=2"],

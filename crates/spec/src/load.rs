@@ -16,6 +16,7 @@ use super::{
     schema,
     spec_text::read_text,
     sweep::{self, Judged, MAX_TRIALS, Sweep},
+    swept_keys::at_axis,
     tree::{self, Table, Value},
 };
 use runner_base::host;
@@ -194,6 +195,13 @@ fn take_sweep(root: &mut Table, folders: &Folders, problems: &mut Vec<Problem>) 
     let mut reading = Reading::new(folders);
     let mut sweep = reader::read(&node(table), &mut reading, |v| {
         v.table(|t| t.section("sweep", sweep::DOC, |v| v.table(|t| Sweep::read(t, problems))))
+    });
+    reading.hint_elsewhere(|path| {
+        let schema = match kind_of(root) {
+            Kind::Train => reader::describe(Spec::read),
+            kind => reader::describe(|v| LabSpec::read_as(v, kind)),
+        };
+        at_axis(path, &written, root, &schema)
     });
     problems.extend(reading.into_problems());
     sweep.written = written;

@@ -12,10 +12,11 @@ use super::{
     gaps,
     key::{self, Key, Part},
     problem::Problem,
+    suggest,
     sweep::Space,
     swept_keys::{AXES, Given, axes, axis_of, remove_axes, remove_axis},
     tree::{Entry, Node, Span, Table, Value},
-    typed::{is_swept, split_at_commas, value},
+    typed::{FORMS, is_swept, split_at_commas, value},
 };
 
 /// Applies `arguments` to `root` in order. Returns the keys that were set to one value, and all problems.
@@ -34,6 +35,7 @@ pub(super) fn apply(root: &mut Table, arguments: &[String]) -> (Vec<Key>, Vec<Pr
             joined.push_str(more);
         }
         if joined != *text {
+            let joined = if joined.contains('(') { format!("'{joined}'") } else { joined };
             let hint = format!("leave out the space after the comma: `{joined}`");
             problems.push(Problem::new(whole.place(), format!("`{text}` ends at a space")).hint(hint));
             continue;
@@ -116,37 +118,35 @@ fn apply_one(root: &mut Table, text: &str, whole: Span, given: &[Given]) -> Resu
     let (name, values) = assignment(text, whole)?;
     let key = Key::parse(name.trim_end(), Span { end: whole.start + name.trim_end().len(), ..whole })?;
     let start = whole.start + name.len() + 1;
-    if let Some((name, meant)) = Space::misspelled(values) {
+    if let Some((function, meant)) = Space::misspelled(values) {
         let span = Span { start, ..whole };
-        let hint = format!("did you mean `{meant}`?");
-        if axis_of(&key).is_none() {
+        let hint = match &meant {
+            Some(meant) => format!("did you mean `'{name}={meant}'`?"),
+            None => {
+                let forms = suggest::listing(FORMS.into_iter(), "or");
+                format!("write `0..5`, {forms}; quote a string that holds a comma: `'{name}=\"{values}\"'`")
+            }
+        };
+        if let Some(meant) = meant.filter(|_| axis_of(&key).is_none()) {
             // Read as what was meant: a sweep without this axis would be a second error.
             let axis = Given { axes: Some(table_of(root, &key.dotted())), key };
             sweep(root, &axis, Node { span, value: Value::String(meant) });
         }
-        return Err(Problem::new(span.place(), format!("no function `{name}`")).hint(hint).into());
+        return Err(Problem::new(span.place(), format!("no function `{function}`")).hint(hint).into());
     }
-    let pieces = split_at_commas(values);
+    let (pieces, new) = split(root, &key, values, given)?;
     let span_of = |piece: &str| {
         let start = start + (piece.as_ptr() as usize - values.as_ptr() as usize);
         Span { start, end: start + piece.len(), ..whole }
     };
-    let is_range = |piece: &&str| Space::is_meant_by(piece);
-    let is_swept = is_swept(&pieces);
-    let (meant, table) = match axis_of(&key) {
-        Some((axis, table)) => (axis, Some(table)),
-        None => (key.clone(), is_swept.then(|| table_of(root, &key.dotted()))),
-    };
-    refuse_twice(given, &meant, table.is_some())?;
-    let new = Given { key: meant, axes: table };
-    if let Some(range) = pieces.iter().copied().find(is_range) {
+    if let Some(range) = pieces.iter().copied().find(|piece| Space::is_meant_by(piece)) {
         if pieces.len() > 1 {
             let message = format!("`{range}` stands among other values of `{}`", new.key.dotted());
             let hint = "a range is the whole axis; a list has its values";
             return Err(Problem::new(span_of(range).place(), message).hint(hint).into());
         }
         let axis = Node { span: span_of(range), value: Value::String(range.to_owned()) };
-        sweep(root, &new, axis);
+        set_or_sweep(root, &new, axis)?;
         return Ok(vec![new]);
     }
     if let [piece] = pieces[..] {
@@ -165,8 +165,34 @@ fn apply_one(root: &mut Table, text: &str, whole: Span, given: &[Given]) -> Resu
     }
     let values = pieces.iter().map(|p| value(p, span_of(p))).collect::<Result<_, _>>()?;
     let axis = Node { span: Span { start, ..whole }, value: Value::Array(values) };
-    sweep(root, &new, axis);
+    set_or_sweep(root, &new, axis)?;
     Ok(vec![new])
+}
+
+/// The values of an argument, and what it gives. A key of `[sweep]` is never swept, but set to what an axis would have: its reader says
+/// what is meant.
+fn split<'a>(
+    root: &mut Table,
+    key: &Key,
+    values: &'a str,
+    given: &[Given],
+) -> Result<(Vec<&'a str>, Given), Box<Problem>> {
+    let pieces = split_at_commas(values);
+    let is_of_sweep = key.parts.first().is_some_and(|part| part.text == "sweep");
+    let (meant, table) = match axis_of(key) {
+        Some((axis, table)) => (axis, Some(table)),
+        None => (key.clone(), (is_swept(&pieces) && !is_of_sweep).then(|| table_of(root, &key.dotted()))),
+    };
+    refuse_twice(given, &meant, table.is_some())?;
+    Ok((pieces, Given { key: meant, axes: table }))
+}
+
+fn set_or_sweep(root: &mut Table, given: &Given, values: Node) -> Result<(), Box<Problem>> {
+    match given.axes {
+        Some(_) => sweep(root, given, values),
+        None => key::set(root, &given.key, values)?,
+    }
+    Ok(())
 }
 
 /// Removes the alternatives to what arguments set or sweep, unless an argument gives them, too: the reader reports those.

@@ -55,7 +55,7 @@ impl<S> Points<S> {
             }
             let schema = self.schema.get_or_init(|| reader::describe(read));
             let Value::Table(tree) = &root.value else { return None };
-            schema::hint_at_key(schema, (table, name), |table| key::is_written(tree, table))
+            schema::hint_at_key(schema, (table, name), |table| is_chosen(tree, table))
         });
         problems.extend(reading.into_problems());
         if problems.is_empty() {
@@ -64,6 +64,18 @@ impl<S> Points<S> {
         let Value::Table(tree) = &root.value else { return Err(problems) };
         Err(problems.into_iter().map(|p| locate(p, tree, &self.path)).collect())
     }
+}
+
+/// Whether the spec has a table, or the one above names it, as in other programs: `name = "adam"` for `optimizer.adam`.
+pub(super) fn is_chosen(tree: &Table, table: &str) -> bool {
+    let is_named = |(above, choice): (&str, &str)| {
+        suggest::NAMES_A_CHOICE.iter().any(|name| {
+            let found = key::find(tree, above.split('.').chain([*name]));
+            let word = found.filter(|(_, is_whole)| *is_whole).and_then(|(node, _)| node.value.as_str());
+            word.is_some_and(|word| word.eq_ignore_ascii_case(choice))
+        })
+    };
+    key::is_written(tree, table) || table.rsplit_once('.').is_some_and(is_named)
 }
 
 pub(super) fn node(table: Table) -> Node {

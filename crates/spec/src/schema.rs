@@ -43,7 +43,8 @@ pub fn schema() -> Value {
 
 /// The dotted paths of key `name`, which is not in `table`: that of a key of this name below the table, or else anywhere, of one that
 /// another program calls so, the shortest that ends in it, that of one a letter away, or the shortest that begins with it. If several
-/// tables have the key, the root's, or the one whose table the spec has written; none if more than two may be meant.
+/// tables have the key, the root's, or the one whose table the spec has written; none if more than two may be meant, unless all are below
+/// `table`.
 pub(super) fn keys_named(
     schema: &reader::Json,
     (table, name): (&str, &str),
@@ -88,7 +89,8 @@ pub(super) fn keys_named(
     let of_written = |path: &&String| path.rsplit_once('.').is_some_and(|(table, _)| is_written(table));
     let written: Vec<_> = found.iter().filter(of_written).cloned().collect();
     let found = if written.is_empty() { found } else { written };
-    if found.len() > 2 { Vec::new() } else { found }
+    let are_below = found.iter().all(|path| path.starts_with(&within));
+    if found.len() > 2 && !are_below { Vec::new() } else { found }
 }
 
 /// Asks whether the key called `name`, which is not in `table`, is one that there is.

@@ -45,7 +45,7 @@ pub fn longer<'a>(word: &str, names: impl Iterator<Item = &'a str>) -> Option<&'
 }
 
 /// What other programs call keys, values, metrics and options, and what these are called here.
-const SYNONYMS: [(&str, &str); 42] = [
+const SYNONYMS: [(&str, &str); 46] = [
     ("learning_rate eta0", "lr"),
     ("num_epochs n_epochs nb_epoch num_train_epochs", "max_epochs"),
     ("num_steps n_steps train_steps", "max_steps"),
@@ -53,7 +53,7 @@ const SYNONYMS: [(&str, &str); 42] = [
     ("random_state random_seed manual_seed", "seed"),
     ("gpus gpu n_gpus accelerator", "num_gpus"),
     ("partition account gpus gres mem", "extra"),
-    ("monitor mode", "metric"),
+    ("monitor", "metric"),
     ("wd l2 l2_penalty", "weight_decay"),
     ("clip_norm grad_clip max_grad_norm clip_grad_norm", "gradient_clip_val"),
     ("bs mini_batch_size per_device_train_batch_size", "batch_size"),
@@ -86,9 +86,27 @@ const SYNONYMS: [(&str, &str); 42] = [
     ("reduce_lr_on_plateau reduce_on_plateau", "plateau"),
     ("acc", "accuracy"),
     ("auroc roc_auc", "auc"),
+    ("interval suggest_float", "uniform"),
+    ("randint suggest_int", "int"),
+    ("grid grid_search suggest_categorical", "choice"),
+    ("geomspace", "logspace"),
     ("random_search", "random"),
     ("bayes bayesian optuna", "tpe"),
 ];
+
+/// What other programs call the key whose value names a choice, such as an optimizer: a table has the choice as its key.
+pub(super) const NAMES_A_CHOICE: [&str; 3] = ["kind", "name", "type"];
+
+/// Tables that have or follow a metric.
+const JUDGED: [&str; 5] = ["checkpoint", "schedule.plateau", "sweep", "trainer", "trainer.early_stopping"];
+
+/// The hint at a key of such a table that says in other programs whether less or more is better.
+pub(super) fn at_direction(table: &str, key: &str) -> Option<&'static str> {
+    let is_direction =
+        ["direction", "greater_is_better", "metric_mode", "mode", "monitor_mode"].contains(&key);
+    (is_direction && JUDGED.contains(&table))
+        .then_some("leave it out: whether less or more is better follows from the metric")
+}
 
 /// What others begin the name of a validation's metric with.
 const OF_VALIDATION: [&str; 3] = ["val_", "valid_", "eval_"];

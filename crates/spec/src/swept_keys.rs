@@ -1,7 +1,11 @@
 //! The keys that `[sweep]` sweeps.
 
 use super::{
-    key::Key,
+    key::{Key, dotted},
+    points::is_chosen,
+    reader::Json,
+    schema::keys_named,
+    sweep::Space,
     tree::{Table, Value},
 };
 
@@ -24,6 +28,39 @@ pub(super) fn axis_of(key: &Key) -> Option<(Key, &'static str)> {
         [axis] => Some((Key::parse_at(&axis.text, key.span()?).ok()?, table)),
         axis => Some((Key { parts: axis.to_vec() }, table)),
     }
+}
+
+/// The hint at the unknown key `path` of `[sweep]`, given as `written`, if it is meant as an axis: `sweep.lr=0.1,0.2`. `root` is the spec
+/// without `[sweep]`, and `schema` that of its kind.
+pub(super) fn at_axis(path: &str, written: &Table, root: &Table, schema: &Json) -> Option<String> {
+    let is_it = |name: &str| dotted(["sweep", name].into_iter()) == path;
+    let entry = written.entries.iter().find(|entry| is_it(&entry.key))?;
+    let (mut name, mut value) = (entry.key.clone(), &entry.node.value);
+    while let Value::Table(inner) = value
+        && let [entry] = &inner.entries[..]
+    {
+        name = format!("{name}.{}", entry.key);
+        value = &entry.node.value;
+    }
+    let (table, last) = name.rsplit_once('.').unwrap_or(("", &name));
+    // The schema has no path to an item of a list.
+    let meant = match name.split('.').any(|part| part.parse::<usize>().is_ok()) {
+        true => name.clone(),
+        false => {
+            let mut keys = keys_named(schema, (table, last), |table| is_chosen(root, table));
+            keys.pop().filter(|_| keys.is_empty())?
+        }
+    };
+    let typed = match value {
+        Value::Array(items) => items.iter().map(|item| item.value.display()).collect::<Vec<_>>().join(","),
+        Value::String(text) if Space::is_meant_by(text) => text.clone(),
+        _ => return Some(format!("one value needs no axis: set `{meant}` itself")),
+    };
+    let quote = if typed.contains(['(', '[', '{', ' ']) { "'" } else { "" };
+    let value = value.to_toml();
+    Some(format!(
+        "an axis is the key itself, `{quote}{meant}={typed}{quote}`, or stands in `[sweep.grid]`: `\"{meant}\" = {value}`"
+    ))
 }
 
 /// A table of `[sweep]`.

@@ -81,7 +81,10 @@ pub fn parse(arguments: &[OsString]) -> Result<Parsed, Exit> {
     let arguments = command_first(arguments);
     let cli = Cli::try_parse_from(&arguments).map_err(|e| {
         let words: Vec<String> = arguments.iter().map(|word| word.to_string_lossy().into_owned()).collect();
-        let known = unknown::option(&e, &words).or_else(|| unknown::option_of_no_cluster(&e, &words));
+        let known = unknown::option(&e, &words)
+            .or_else(|| unknown::option_of_no_cluster(&e, &words))
+            .or_else(|| unknown::lacking(&e, &words))
+            .or_else(|| unknown::several_filters(&e, &words));
         if let Some((message, hint)) = known {
             return Exit::refused(message, Some(&hint));
         }

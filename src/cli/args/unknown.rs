@@ -9,6 +9,7 @@ use clap::{
 
 use super::{Cli, spec_of};
 use crate::{
+    record::command_line,
     run::Exit,
     spec::{key_of_option, nearest},
 };
@@ -41,7 +42,7 @@ const COMMANDS: [(&str, &str); 17] = [
 ];
 
 /// Options of other programs, after the commands with which they are typed, with a hint.
-const OPTIONS: [(&str, &str, &str); 24] = [
+const OPTIONS: [(&str, &str, &str); 25] = [
     (
         "run check parity refit",
         "set override param",
@@ -80,6 +81,7 @@ const OPTIONS: [(&str, &str, &str); 24] = [
     ("compare", "best", "the best stands above the table; `--top 1` shows it alone"),
     ("compare", "csv json o out output", "`--export csv` prints one row per run, `--export json` an object"),
     ("clean", "all", "`--keep-best 0` chooses all runs that have no tag, and `--yes` removes them"),
+    ("clean", "keep best", "did you mean `--keep-best`?"),
     ("clean", "f force y", "did you mean `--yes`?"),
     ("clean", "n dry_run", "leave it out: without `--yes` nothing is removed"),
     (
@@ -94,6 +96,25 @@ const OPTIONS: [(&str, &str, &str); 24] = [
     ),
     ("predict evaluate", "d i data input", "the rows follow the run, without an option: `RUN DATA`"),
     ("new", "d data input csv", "did you mean `--from`?"),
+];
+
+/// An example for each command that needs arguments.
+const EXAMPLES: [(&str, &str); 15] = [
+    ("cancel", "runs/NAME/SWEEP"),
+    ("clean", "--keep-best 5"),
+    ("compare", "runs/NAME"),
+    ("completions", "bash"),
+    ("diff", "runs/NAME/TIME-HASH runs/NAME/OTHER"),
+    ("evaluate", "runs/NAME"),
+    ("export", "runs/NAME --onnx model.onnx"),
+    ("new", "csv mine.toml --from data.csv"),
+    ("plot", "runs/NAME"),
+    ("predict", "runs/NAME new.csv"),
+    ("refit", "runs/NAME"),
+    ("report", "runs"),
+    ("show", "runs/NAME"),
+    ("status", "runs/NAME/SWEEP"),
+    ("tag", "runs/NAME/TIME-HASH good"),
 ];
 
 /// Refuses a first word that is neither a file nor an override, but nearly a spec or, where no command precedes it, a command here or of
@@ -207,6 +228,45 @@ fn runs_dir_as_path(command: &clap::Command, typed: &str, arguments: &[String]) 
     let folder = value(typed, arguments).filter(|_| typed == "--runs-dir")?;
     let name = command.get_name();
     Some(format!("`{name}` takes the folder itself: `runner {name} {folder}`"))
+}
+
+/// Error and hint for a command that lacks arguments.
+pub(super) fn lacking(error: &clap::Error, arguments: &[String]) -> Option<(String, String)> {
+    let command = arguments.get(1)?;
+    let Some(ContextValue::Strings(lacking)) = error.get(ContextKind::InvalidArg) else { return None };
+    let (_, example) = EXAMPLES.into_iter().find(|(name, _)| name == command)?;
+    // What another option needs is no matter of the command's use.
+    let is_of_option = lacking.iter().any(|own| own.starts_with("--"));
+    if error.kind() != ErrorKind::MissingRequiredArgument || is_of_option {
+        return None;
+    }
+    let (one_of, each): (Vec<&String>, Vec<_>) = lacking.iter().partition(|own| own.contains('|'));
+    let in_words = |own: &&String| format!("`{}`", own.replace(['<', '>'], "").replace('|', "` or `"));
+    let lacking: Vec<String> = each.iter().chain(&one_of).map(in_words).collect();
+    let and = if one_of.is_empty() { " and " } else { ", and " };
+    let message = format!("`{command}` needs {}", lacking.join(and));
+    Some((message, format!("as in `runner {command} {example}`")))
+}
+
+/// Error and hint for several `--where`.
+pub(super) fn several_filters(error: &clap::Error, arguments: &[String]) -> Option<(String, String)> {
+    let Some(ContextValue::String(option)) = error.get(ContextKind::InvalidArg) else { return None };
+    let is_repeated =
+        matches!(error.get(ContextKind::PriorArg), Some(ContextValue::String(prior)) if prior == option);
+    if error.kind() != ErrorKind::ArgumentConflict || !is_repeated || !option.starts_with("--where ") {
+        return None;
+    }
+    let filters = arguments.iter().enumerate().filter_map(|(at, word)| match word.strip_prefix("--where") {
+        Some("") => arguments.get(at + 1).map(String::as_str),
+        Some(filter) => filter.strip_prefix('='),
+        None => None,
+    });
+    let filters: Vec<&str> = filters.collect();
+    let hint = match filters.iter().any(|filter| filter.to_lowercase().contains(" or ")) {
+        true => "one takes all conditions, joined by `and` and `or`: `and` binds closer".to_owned(),
+        false => format!("join the conditions: `--where {}`", command_line([filters.join(" and ")])),
+    };
+    Some(("`--where` is given twice".to_owned(), hint))
 }
 
 /// Error and hint for `--dry-run`, which is for a cluster's tasks.

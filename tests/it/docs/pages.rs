@@ -94,7 +94,7 @@ fn steps(block: &[&str]) -> Vec<Step> {
     steps
 }
 
-/// Standard error, then standard output, of a command run by a shell in that folder.
+/// Standard error without lines on progress, then standard output, of a command run by a shell in that folder.
 fn printed(command: &str, folder: &Path) -> String {
     let runner =
         env::var_os("DOCS_RUNNER").map_or_else(|| PathBuf::from(env!("CARGO_BIN_EXE_runner")), PathBuf::from);
@@ -112,9 +112,29 @@ fn printed(command: &str, folder: &Path) -> String {
         .current_dir(folder)
         .output()
         .unwrap();
-    let text =
-        [&output.stderr, &output.stdout].map(|bytes| without_build(&String::from_utf8_lossy(bytes))).concat();
+    let [progress, text] =
+        [&output.stderr, &output.stdout].map(|bytes| without_build(&String::from_utf8_lossy(bytes)));
+    let told = progress.split_inclusive('\n').filter(|line| !is_progress(line));
+    let text = told.collect::<String>() + &text;
     text.replace(&folder.canonicalize().unwrap().display().to_string(), "/home/you")
+}
+
+/// Whether a line is on how far a sweep is, `22/27  1 running  best 0.5 (#1: lr 0.1)`: only one that takes seconds has some.
+fn is_progress(line: &str) -> bool {
+    let count = |word: &str| word.replace(',', "").parse::<u64>().is_ok();
+    let done = line.split("  ").next().and_then(|done| done.split_once('/'));
+    done.is_some_and(|(ended, trials)| count(ended) && count(trials.trim_end()))
+}
+
+#[test]
+fn only_lines_on_progress_are_left_out() {
+    for line in ["22/27  1 running  best 0.5174 (#10: lr 0.01)  1.2 s left\n", "1,000/2,000\n"] {
+        assert!(is_progress(line), "{line}");
+    }
+    for line in ["successive halving ran 237 of 729 epochs\n", "runs/a/b\n", "1/x  2\n", "3/4 of it\n", "\n"]
+    {
+        assert!(!is_progress(line), "{line}");
+    }
 }
 
 fn copy(from: &Path, to: &Path) {

@@ -48,14 +48,30 @@ impl Metric {
     /// # Errors
     /// No run has a number with that name, or the best values are of different metrics.
     pub(super) fn new(name: &str, runs: &[Run]) -> Result<Self, ReportError> {
-        Self::find(name, runs)?.ok_or_else(|| {
-            let known = known_figures(runs);
-            let words = known.iter().flat_map(|known| [*known, known.rsplit('.').next().unwrap_or(known)]);
-            let near = nearest(name, words).map(|near| format!("did you mean `{near}`?"));
-            let hint =
-                format!("{}; `logging.metrics` adds more to later runs", runs_have(near.as_deref(), known));
-            ReportError::query(format!("no run has the metric `{name}`"), Some(&hint))
-        })
+        Self::find(name, runs)?.ok_or_else(|| Self::unknown(name, runs))
+    }
+
+    /// The name itself if runs have the metric, else the nearest one.
+    ///
+    /// # Errors
+    /// No metric is near.
+    pub(super) fn nearest(name: &str, runs: &[Run]) -> Result<String, ReportError> {
+        let is_known = Self::find(name, runs)?.is_some();
+        let known = || Self::near(name, &known_figures(runs)).ok_or_else(|| Self::unknown(name, runs));
+        if is_known { Ok(name.to_owned()) } else { known() }
+    }
+
+    fn near(name: &str, known: &[&str]) -> Option<String> {
+        let words = known.iter().flat_map(|known| [*known, known.rsplit('.').next().unwrap_or(known)]);
+        nearest(name, words).map(str::to_owned)
+    }
+
+    fn unknown(name: &str, runs: &[Run]) -> ReportError {
+        let known = known_figures(runs);
+        let near = Self::near(name, &known).map(|near| format!("did you mean `{near}`?"));
+        let hint =
+            format!("{}; `logging.metrics` adds more to later runs", runs_have(near.as_deref(), known));
+        ReportError::query(format!("no run has the metric `{name}`"), Some(&hint))
     }
 
     /// Like [`Metric::new`]; `None` if no run has it.
@@ -90,7 +106,7 @@ impl Metric {
         Ok(names.first().map(|name| Self { is_last: false, ..Self::from_key(Key::full(name), runs) }))
     }
 
-    fn from_key(key: Key, runs: &[Run]) -> Self {
+    pub(super) fn from_key(key: Key, runs: &[Run]) -> Self {
         let full = key.name();
         let of_target = logged::of_target(full);
         let metric = logged::metric_of(full);

@@ -32,14 +32,13 @@ impl Ranked<'_> {
     /// the leader's, or are those that were left when others were lost. Those that it lacks may be the hard ones. A seed counts
     /// once for each of its folds.
     pub fn comes_last(&self, leader: &Self) -> bool {
-        let has_fewer = folds(self.samples) < folds(leader.samples);
-        has_fewer && (self.has_lost || pairs(self.samples, leader.samples).is_none())
+        self.count() < leader.count() && (self.has_lost || pairs(self.samples, leader.samples).is_none())
     }
-}
 
-/// The folds of all seeds; one of a seed without folds.
-fn folds(samples: &[Sample]) -> usize {
-    samples.iter().map(|own| own.of.len().max(1)).sum()
+    /// The folds of all its seeds; a seed without folds counts as one.
+    pub fn count(&self) -> usize {
+        self.samples.iter().map(|own| own.of.len().max(1)).sum()
+    }
 }
 
 /// The settings, best first. Two are compared by their means over the seeds that both have. The best mean of the settings with
@@ -58,7 +57,7 @@ pub fn order(settings: &[Ranked<'_>], seeds_matter: bool, cost: &dyn Fn(f64) -> 
         }
     }
     let mut firsts: Vec<usize> = firsts.into_values().collect();
-    firsts.sort_by_key(|&place| (Reverse(folds(settings[place].samples)), costs[place], place));
+    firsts.sort_by_key(|&place| (Reverse(settings[place].count()), costs[place], place));
     let behind = |own: usize, leader: usize| behind(&settings[own], &settings[leader], seeds_matter, cost);
     let takes_lead = |own: usize, leader: usize| {
         let is_ahead = behind(own, leader) < (false, Cost::new(0.0));

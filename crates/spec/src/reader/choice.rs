@@ -192,26 +192,34 @@ impl Item<'_> {
         match (&node.value, entry) {
             (Value::String(name), _) => item.report_unknown_variant(noun, name, choices),
             (_, Some(entry)) => item.report_unknown_variant(noun, &entry.key, choices),
-            (Value::Table(table), None) => item.report_not_one_key(noun, table),
+            (Value::Table(table), None) => item.report_not_one_key(noun, table, choices),
             _ => {
-                let expected = format!("a {noun}: its name, or a table with its name as the only key");
-                item.custom(&expected, serde_json::Value::Null, (), |_| None);
+                let a = if noun.starts_with(['a', 'e', 'i', 'o']) { "an" } else { "a" };
+                let expected = format!("{a} {noun}: its name, or a table with its name as the only key");
+                let hint = of_number(node, choices, item.reading);
+                item.custom_hinted(&expected, serde_json::Value::Null, (), hint, |_| None);
             }
         }
         stand_in(reading)
     }
 
-    fn report_not_one_key(self, noun: &str, table: &Table) {
+    fn report_not_one_key<T: Clone + 'static>(self, noun: &str, table: &Table, choices: &[Choice<T>]) {
         let found = match &table.entries[..] {
             [] => "an empty table".to_owned(),
             entries => suggest::listing(entries.iter().map(|e| e.key.as_str()), "and"),
         };
-        let message = format!("`{}`: a {noun} has one key, found {found}", self.reading.path_to(None));
+        let path = self.reading.path_to(None);
+        let message = format!("`{path}`: a {noun} has one key, found {found}");
         let place = table.entries.last().map(|e| e.key_span.place());
-        self.report(|p| Problem { message, place: place.unwrap_or(p.place), ..p });
+        // A setting beside its choice: `linear` and `out_features`.
+        let hint = table.entries.iter().find_map(|entry| {
+            let (choice, setting) = choice_with(&entry.key, choices, self.reading)?;
+            table.get(choice).map(|_| format!("did you mean `{path}.{choice}.{setting}`?"))
+        });
+        self.report(|p| Problem { message, hint, place: place.unwrap_or(p.place), ..p });
     }
 
-    fn report_unknown_variant<T: 'static>(self, noun: &str, found: &str, choices: &[Choice<T>]) {
+    fn report_unknown_variant<T: Clone + 'static>(self, noun: &str, found: &str, choices: &[Choice<T>]) {
         let path = self.reading.path_to(None);
         let names = || choices.iter().map(|c| c.name);
         let (message, hint) = match choices.iter().find(|c| c.name == found) {
@@ -222,19 +230,63 @@ impl Item<'_> {
                 (format!("`{path}`: `{found}` needs its settings"), format!("write `{{ {found} = ... }}`"))
             }
             None => {
-                let hint = match suggest::nearest(found, names()) {
-                    Some(near) => format!("did you mean `{near}`?"),
+                let near = suggest::nearest(found, names());
+                let hint = match (near, choice_with(found, choices, self.reading)) {
+                    (Some(near), _) => format!("did you mean `{near}`?"),
+                    (None, Some((choice, setting))) => {
+                        format!("write `{{ {choice} = {{ {setting} = ... }} }}`")
+                    }
                     // What other programs have, and users look for.
-                    None if noun == "layer" => {
+                    (None, None) if noun == "layer" => {
                         format!("this version has only {}", suggest::listing(names(), "and"))
                     }
-                    None => format!("known: {}", suggest::listing(names(), "and")),
+                    (None, None) => format!("known: {}", suggest::listing(names(), "and")),
                 };
                 (format!("`{path}`: unknown {noun} `{found}`"), hint)
             }
         };
         self.report(|p| Problem { message, ..p }.hint(hint));
     }
+}
+
+/// The choice that has a setting of this name or nearly so, and the setting.
+fn choice_with<T: Clone + 'static>(
+    setting: &str,
+    choices: &[Choice<T>],
+    reading: &mut Reading,
+) -> Option<(&'static str, String)> {
+    choices.iter().filter(|choice| !choice.is_word()).find_map(|choice| {
+        let described = choice.describe(reading);
+        let settings = described.get("properties")?.as_object()?;
+        let near = suggest::nearest(setting, settings.keys().map(String::as_str))?;
+        Some((choice.name, near.to_owned()))
+    })
+}
+
+/// The hint at the first choice whose only required setting may be this number: `{ linear = { out_features = 32 } }` for 32.
+fn of_number<T: Clone + 'static>(
+    number: &Node,
+    choices: &[Choice<T>],
+    reading: &mut Reading,
+) -> Option<String> {
+    if !matches!(number.value, Value::Integer(_) | Value::Float(_)) {
+        return None;
+    }
+    choices.iter().filter(|choice| !choice.is_word()).find_map(|choice| {
+        let settings = choice.describe(reading);
+        let [setting] = &settings.get("required")?.as_array()?[..] else { return None };
+        let setting = setting.as_str()?;
+        let mut table = Table::default();
+        table.insert(setting, number.span, number.clone());
+        let node = Node { span: number.span, value: Value::Table(table) };
+        let mut tried = Reading::new(&reading.folders);
+        choice.read(Item { at: At::Node(&node), doc: choice.doc, reading: &mut tried });
+        let written = number.value.display();
+        tried
+            .problems
+            .is_empty()
+            .then(|| format!("write `{{ {} = {{ {setting} = {written} }} }}`", choice.name))
+    })
 }
 
 /// Whether every setting has a default, so that the choice's name alone is enough.

@@ -22,6 +22,8 @@ pub(crate) struct Fields<'a> {
     at: At<'a>,
     reading: &'a mut Reading,
     known: Vec<&'static str>,
+    /// Those of which the table has one.
+    choices: Vec<&'static str>,
     /// For each missing requirement: the names of which one is needed, the message and the hint. Reported at
     /// the end, unless a mistyped key explains it.
     missing: Vec<(Vec<&'static str>, String, Option<String>)>,
@@ -53,7 +55,8 @@ impl<'a> Item<'a> {
 
 impl<'a> Fields<'a> {
     fn new(at: At<'a>, reading: &'a mut Reading) -> Self {
-        let mut fields = Self { at, reading, known: Vec::new(), missing: Vec::new(), opaque: false };
+        let mut fields =
+            Self { at, reading, known: Vec::new(), choices: Vec::new(), missing: Vec::new(), opaque: false };
         if let At::Schema(schema) = &mut fields.at {
             schema.insert("type".into(), "object".into());
             schema.insert("properties".into(), json!({}));
@@ -166,6 +169,7 @@ impl<'a> Fields<'a> {
     pub fn one_of<T: Choices + Clone + 'static>(&mut self, default: Option<T>) -> T {
         let choices = T::choices();
         let names: Vec<&'static str> = choices.iter().map(|c| c.name).collect();
+        self.choices.extend(&names);
         let mut one_of = Vec::new();
         let mut given: Vec<(Entry, T)> = Vec::new();
         for choice in &choices {

@@ -58,7 +58,8 @@ pub(super) fn read_fit(
 pub(super) fn read_key(entry: &Entry, problems: &mut Vec<Problem>) -> Option<Key> {
     let key = Key::parse_at(&entry.key, entry.key_span).map_err(|problem| problems.push(*problem)).ok()?;
     let hint = match key.parts.first().map_or("", |part| &part.text) {
-        "name" | "sweep" => "trials are named by their axes",
+        "name" => "trials are named by their axes",
+        "sweep" => "it says which trials there are, not what they are",
         "launcher" => "it says how a cluster takes the trials, not what they are",
         "kind" => "a sweep has trials of one kind: write a spec for each",
         _ => return Some(key),

@@ -40,17 +40,21 @@ impl Space {
         is_call || ends(text).is_some()
     }
 
-    /// The name of a call of no function, and the call that was meant: `logunif(1, 2)`.
-    pub fn misspelled(text: &str) -> Option<(&str, String)> {
+    /// The name of a call of no function, and the call that was meant, if that is known: `logunif(1, 2)`.
+    pub fn misspelled(text: &str) -> Option<(&str, Option<String>)> {
         let (name, rest) = text.trim().strip_suffix(')')?.split_once('(')?;
         let name = name.trim();
-        let is_word = name.chars().all(|c| c.is_alphanumeric() || "_-".contains(c));
-        if !is_word || FUNCTIONS.contains(&name) {
+        let is_name = !name.is_empty() && name.chars().all(|c| c.is_alphanumeric() || "_-.".contains(c));
+        if !is_name || FUNCTIONS.contains(&name) {
             return None;
         }
         let functions = || FUNCTIONS.into_iter();
-        let near = suggest::nearest(name, functions()).or_else(|| suggest::longer(name, functions()))?;
-        Some((name, format!("{near}({rest})")))
+        // Other programs have them in modules: `tune.uniform(0, 1)`.
+        let last = name.rsplit('.').next().unwrap_or(name);
+        let near = suggest::nearest(last, functions()).or_else(|| suggest::longer(last, functions()));
+        let meant = near.map(|near| format!("{near}({rest})"));
+        // Of one argument it may be a word, such as a column's name.
+        (meant.is_some() || (rest.contains(',') && !rest.contains(['(', ')']))).then_some((name, meant))
     }
 
     /// Parses `logspace(1e-4, 1e-1, 7)` and the other forms.

@@ -23,7 +23,7 @@ use super::{
     ranking::{Candidate, Ranking},
     run::{PLANNED, RUNNING, Run, UNFINISHED, varies_setting},
 };
-use crate::{host::escape_line, units};
+use crate::{host::escape_line, run::SampleUnit, units};
 
 impl Comparison {
     /// For each task its best setting, with a table below, for a terminal of `width` columns.
@@ -253,10 +253,12 @@ impl Comparison {
         let (last, others): (Vec<_>, Vec<_>) = ranking.lacking_folds(&self.runs).partition(is_last);
         say("without some of their folds", &others);
         say("without some of their folds, ranked last", &last);
-        let each = ranking.each;
         let (last, others): (Vec<_>, Vec<_>) = ranking.lacking_seeds().partition(is_last);
-        say(&format!("fewer {each}s, compared by those that both have"), &others);
-        say(&format!("fewer {each}s, ranked last"), &last);
+        // Settings rank by their seeds, also where several share a split.
+        let seeds = if ranking.each == SampleUnit::Split { SampleUnit::Seed } else { ranking.each };
+        say(&format!("fewer {seeds}s, compared by those that both have"), &others);
+        say(&format!("fewer {seeds}s, ranked last"), &last);
+        let each = ranking.each;
         let each = if ranking.metric.is_learned { format!("{each}s") } else { "repeats".to_owned() };
         let incomplete =
             format!("incomplete, {each} that lack a combination of the folded axes do not count");

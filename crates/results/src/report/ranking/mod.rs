@@ -186,10 +186,12 @@ impl Ranking {
         comparison.numbered(places) + &named(&self.keys, values)
     }
 
-    /// Settings that lack seeds that others have.
+    /// Settings that lack seeds that others have, and rank as having fewer: there, each fold of a seed counts.
     pub(in crate::report) fn lacking_seeds(&self) -> impl Iterator<Item = &Candidate> {
-        let most = self.settings.iter().map(|own| own.samples.len()).max().unwrap_or(0);
-        self.settings.iter().filter(move |own| self.metric.is_learned && own.samples.len() < most)
+        let most = |count: fn(&Candidate) -> usize| self.settings.iter().map(count).max().unwrap_or(0);
+        let most = [most(Candidate::seeds), most(|own| own.ranked().count())];
+        let lacks = move |own: &&Candidate| own.seeds() < most[0] && own.ranked().count() < most[1];
+        self.settings.iter().filter(|_| self.metric.is_learned).filter(lacks)
     }
 
     /// Whether a setting is ranked behind all that can be compared with the best.
@@ -289,6 +291,15 @@ impl Candidate {
             difference: None,
             p: None,
         })
+    }
+
+    /// The number of its seeds; of one seed, that of its folds.
+    fn seeds(&self) -> usize {
+        let of_sample = |own: &Sample| match self.each {
+            SampleUnit::Split => distinct(own.of.iter().map(|[seed, _]| seed)).len().max(1),
+            _ => 1,
+        };
+        self.samples.iter().map(of_sample).sum()
     }
 
     fn ranked(&self) -> Ranked<'_> {

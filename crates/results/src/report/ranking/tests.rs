@@ -65,3 +65,36 @@ fn equal_settings_are_not_told_apart() {
     }
     assert!(found < SWEEPS / 20, "{found} of {SWEEPS}");
 }
+
+/// Two splits of two seeds each are more than three splits of one: the ranking counts seeds and folds, and so does its note.
+#[test]
+fn fewer_seeds_are_counted_as_the_ranking_counts() {
+    let splits = |each: &[&[usize]], value: f64| {
+        let of = |seeds: &&[usize]| {
+            Sample::new(seeds.iter().map(|seed| ([seed.to_string(), String::new()], value)))
+        };
+        Candidate {
+            each: SampleUnit::Split,
+            samples: each.iter().map(of).collect(),
+            value,
+            ..setting(vec![value])
+        }
+    };
+    let lacking = |settings: Vec<Candidate>| -> Vec<f64> {
+        let metric = Metric::from_key(Key::full("validation.loss"), &[]);
+        let ranking = Ranking {
+            settings: sorted(settings, &metric),
+            metric,
+            keys: Vec::new(),
+            pairs: 0,
+            each: SampleUnit::Split,
+            status: FINISHED,
+            left_out: Vec::new(),
+        };
+        assert_eq!(ranking.settings[0].value, 0.3);
+        ranking.lacking_seeds().map(|own| own.value).collect()
+    };
+    let four: &[&[usize]] = &[&[0, 1], &[2, 3]];
+    assert_eq!(lacking(vec![splits(four, 0.3), splits(&[&[4], &[5], &[6]], 0.2)]), [0.2]);
+    assert_eq!(lacking(vec![splits(four, 0.3), splits(&[&[4], &[5], &[6], &[7]], 0.4)]), [0.0; 0]);
+}

@@ -5,7 +5,7 @@ use crate::{
     problem::{Location, Problem},
     reader::{At, MAX_PROBLEMS},
     suggest,
-    tree::{Node, Table, Value},
+    tree::{Entry, Node, Table, Value},
 };
 
 impl Fields<'_> {
@@ -34,13 +34,23 @@ impl Fields<'_> {
         // No more than this is reported.
         for entry in unknown.take(MAX_PROBLEMS) {
             let known = || free.iter().chain(&set).copied();
-            let near = suggest::nearest(&entry.key, known());
+            let choice = self.named_choice(entry);
+            let near = choice.or_else(|| suggest::nearest(&entry.key, known()));
             meant.extend(near.filter(|near| free.contains(near)));
             let near = near.or_else(|| suggest::longer(&entry.key, known()));
             let path = self.reading.path_to(Some(&entry.key));
-            let hint = match near {
-                Some(near) => format!("did you mean `{near}`?"),
-                None => {
+            let direction = suggest::at_direction(&self.reading.path_to(None), &entry.key);
+            let hint = match (direction, choice, near) {
+                (Some(hint), ..) => hint.to_owned(),
+                (None, Some(choice), _) => {
+                    let table = self.reading.path_to(Some(choice));
+                    match entry.key_span.is_argument() {
+                        true => format!("write `'{table}={{ ... }}'` instead"),
+                        false => format!("write `[{table}]` instead"),
+                    }
+                }
+                (None, None, Some(near)) => format!("did you mean `{near}`?"),
+                (None, None, None) => {
                     self.reading.unknown.push((self.reading.problems.len(), path.clone()));
                     let mut names = self.known.clone();
                     names.dedup();
@@ -51,5 +61,11 @@ impl Fields<'_> {
             self.reading.report(path, problem);
         }
         meant
+    }
+
+    /// The choice that a key names, as in other programs: `name = "adam"`.
+    fn named_choice(&self, entry: &Entry) -> Option<&'static str> {
+        let word = entry.node.value.as_str().filter(|_| suggest::NAMES_A_CHOICE.contains(&&*entry.key))?;
+        suggest::nearest(word, self.choices.iter().copied())
     }
 }
