@@ -2,8 +2,8 @@
 //! validation rows.
 
 use super::{
-    PredictError, Trained,
-    evaluate::{EvaluateRequest, evaluate},
+    DecisionRequest, PredictError, Trained,
+    evaluate::{EvaluateRequest, EvaluatedRows, evaluate},
     forward::forward,
 };
 use crate::{
@@ -22,7 +22,13 @@ pub fn of_model(trained: &Trained) -> Result<OfModel, PredictError> {
     let mut rows = rows_of(trained, &dataset);
     if trained.has_test_rows() {
         let options = RowOptions::default();
-        let request = EvaluateRequest { input: None, options: &options, labels: None, importance: false };
+        let request = EvaluateRequest {
+            rows: EvaluatedRows::Test,
+            options: &options,
+            labels: None,
+            decision: DecisionRequest::default(),
+            importance: false,
+        };
         let evaluation = evaluate(trained, &request, &mut |_| {})?;
         rows.counts[2] = evaluation.rows;
         let ends = evaluation.intervals.ends.into_iter();
