@@ -179,18 +179,19 @@ class Run:
         """
         return _begun("refit", self, overrides, options)
 
-    def predict(self, rows, options=()):
+    def predict(self, rows, options=(), threshold=None, positive=None):
         """A prediction for each row, as `runner predict` prints them; of a sweep by its best trial.
 
         `rows`: a pandas or Polars frame or a dict of columns, with the names of the training file; a NumPy array for a model
         of arrays; or the path of a file. `options`: words such as "--keep", "date". Returns a frame of the kind that `rows` is,
         with its index; else a data frame where pandas is installed, or a dict of lists. The column `class` has the names of
-        the training file, as integers where all of them are. Raises RunnerError with the first row that is wrong.
+        the training file, as integers where all of them are. `threshold`: of two classes `positive`, by default the second, is
+        predicted where its probability is at least this. Raises RunnerError with the first row that is wrong.
         """
         place, given = _rows(rows, self._marks)
         if any(word == "-o" or word.startswith("--out") for word in options):
             raise ValueError("the predictions are returned: write them with the frame's own `to_csv`")
-        done = _done(_call("predict", str(self.path), place, *options, given=given))
+        done = _done(_call("predict", str(self.path), place, *_decision(threshold, positive), *options, given=given))
         names, *lines = csv.reader(io.StringIO(done.stdout, newline=""))
         columns = dict(zip(names, map(list, zip(*lines, strict=True)) if lines else ([] for _ in names), strict=True))
         # Columns of `--keep` come first, as they are in the table; none is named like one of the program's own.
@@ -202,13 +203,15 @@ class Run:
             columns["class"] = _classes(columns["class"])
         return _framed(columns, rows)
 
-    def evaluate(self, rows=None, labels=None, options=()):
+    def evaluate(self, rows=None, labels=None, options=(), threshold=None, positive=None):
         """The metrics of `runner evaluate --json` by name, None where the rows do not define one; of a sweep by its best trial.
         `["baseline"]["metrics"]` has those of a model without features.
 
         `rows`: as for `predict`, with the target among the columns; absent, the rows that `data.split.test` kept from the run.
-        `labels`: those of an array, an array or a file.
+        `labels`: those of an array, an array or a file. `threshold` and `positive`: as for `predict`; `options=["--thresholds"]` adds
+        metrics at several thresholds, and "--validation" takes the rows that the run validated with.
         """
+        options = [*_decision(threshold, positive), *options]
         place, given = (None, None) if rows is None else _rows(rows, self._marks)
         with tempfile.TemporaryDirectory() as folder:
             if labels is not None:
@@ -262,6 +265,12 @@ def _begun(command, path, overrides, options):
         raise RunnerError(_message(done), done.returncode, run)
     sys.stderr.write(done.stderr)
     return run
+
+
+def _decision(threshold, positive):
+    """The words for a threshold, and for the class that counts as positive."""
+    words = {"--threshold": threshold, "--positive": positive}
+    return [f"{option}={value}" for option, value in words.items() if value is not None]
 
 
 def _table(file):

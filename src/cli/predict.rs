@@ -3,14 +3,15 @@
 use std::{io::ErrorKind, path::Path};
 
 use super::{
-    args::{CategoryRule, EvaluateOptions, MarkOptions, ModelOptions, PredictOptions},
+    args::{CategoryRule, DecisionOptions, EvaluateOptions, MarkOptions, ModelOptions, PredictOptions},
     runs,
 };
 use crate::{
     data::{Input, RowOptions},
     host::escape_line,
     predict::{
-        EvaluateRequest, PredictError, Trained, WhichWeights, evaluate as evaluated, predict as predicted,
+        Decision, DecisionRequest, EvaluateRequest, EvaluatedRows, PredictError, Trained, WhichWeights,
+        evaluate as evaluated, predict as predicted,
     },
     run::{Exit, print, print_json, print_stderr, refuse, warn},
 };
@@ -21,7 +22,11 @@ pub fn predict(options: &PredictOptions) -> Result<Exit, Exit> {
     let rows =
         RowOptions { keep: options.keep.clone(), ..row_options(options.unknown_category, &options.marks) };
     let to = (options.out.as_deref(), options.force);
-    let predicted = predicted(&trained, &input(&options.data), &rows, to, &mut warn);
+    let decision = Decision::new(&trained, &request(&options.decision, false)).map_err(report)?;
+    if !options.quiet {
+        print_stderr(&decision.text);
+    }
+    let predicted = predicted(&trained, &input(&options.data), &rows, decision.rule, to, &mut warn);
     predicted.map(|()| Exit::Done).map_err(report)
 }
 
@@ -29,10 +34,16 @@ pub fn predict(options: &PredictOptions) -> Result<Exit, Exit> {
 pub fn evaluate(options: &EvaluateOptions) -> Result<Exit, Exit> {
     let trained = open(&options.model, options.quiet).map_err(report)?;
     let input = options.data.as_deref().map(input);
+    let rows = match &input {
+        Some(input) => EvaluatedRows::New(input),
+        None if options.validation => EvaluatedRows::Validation,
+        None => EvaluatedRows::Test,
+    };
     let request = EvaluateRequest {
-        input: input.as_ref(),
+        rows,
         options: &row_options(options.unknown_category, &options.marks),
         labels: options.labels.as_deref(),
+        decision: request(&options.decision, options.thresholds),
         importance: options.importance,
     };
     let evaluation = evaluated(&trained, &request, &mut warn).map_err(report)?;
@@ -52,6 +63,10 @@ pub(super) fn open(options: &ModelOptions, is_quiet: bool) -> Result<Trained, Pr
     let run = trained.chosen().map(|words| format!("run: {}\n", escape_line(&words))).unwrap_or_default();
     print_stderr(&format!("{run}weights: {}\n", trained.described()));
     Ok(trained)
+}
+
+fn request(options: &DecisionOptions, table: bool) -> DecisionRequest<'_> {
+    DecisionRequest { threshold: options.threshold, positive: options.positive.as_deref(), table }
 }
 
 fn row_options(unknown_category: CategoryRule, marks: &MarkOptions) -> RowOptions {

@@ -201,6 +201,23 @@ class Runs(unittest.TestCase):
             with self.assertRaisesRegex(TypeError, "^expected a frame, a dict of columns, an array of numbers or the path of a file"):
                 arrays.predict(wrong)
 
+    def test_a_threshold_between_two_classes(self):
+        rows = {"x": list(range(40)), "state": ["ill" if x % 5 == 0 else "well" for x in range(40)]}
+        Path("states.csv").write_text("x,state\n" + "".join(f"{x},{s}\n" for x, s in zip(*rows.values(), strict=True)))
+        data = {"data.synthetic_regression": None, "data.csv.path": "states.csv", "data.csv.target": "state"}
+        model = {"model.layers": [{"linear": {"out_features": 2}}], "model.loss": "cross_entropy"}
+        run = runner.run("linreg.toml", data | model)
+        shares = list(run.predict(rows)["p_ill"])
+        threshold = sorted(shares)[20]
+        wanted = ["ill" if share >= threshold else "well" for share in shares]
+        self.assertEqual(list(run.predict(rows, threshold=threshold, positive="ill")["class"]), wanted)
+        metrics = run.evaluate(rows, threshold=threshold, positive="ill")
+        self.assertEqual((metrics["threshold"], metrics["positive_class"]), (threshold, "ill"))
+        self.assertEqual(sum(row[0] for row in metrics["confusion"]), wanted.count("ill"))
+        self.assertIsNone(run.evaluate(rows, options=["--thresholds"]).get("threshold"))
+        with self.assertRaisesRegex(runner.RunnerError, "expected a probability between 0 and 1, such as 0.3"):
+            run.predict(rows, threshold=1.5)
+
     def test_classes_keep_their_names(self):
         for names, wanted in [(["2", "10"], [2, 10]), (["02", "1"], ["02", "1"]), (["a", "1"], ["a", "1"]), ([], [])]:
             self.assertEqual(runner._classes(names), wanted)

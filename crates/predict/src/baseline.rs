@@ -48,10 +48,13 @@ impl Baseline {
     }
 
     /// A line on what the baseline is.
-    pub fn text(&self) -> String {
+    ///
+    /// With a threshold of the model it still predicts the class of the highest probability.
+    pub fn text(&self, has_threshold: bool) -> String {
+        let whatever = if has_threshold { ", whatever the threshold" } else { "" };
         let what = match (&self.class, self.targets) {
             (Some(class), _) => format!(
-                "predicts `{}`, with the shares of the classes in these rows as probabilities",
+                "predicts `{}`{whatever}, with the shares of the classes in these rows as probabilities",
                 class.escape_debug()
             ),
             (None, 1) => "predicts the mean of these rows".to_owned(),

@@ -28,6 +28,12 @@ pub enum PredictError {
     IsInput { file: PathBuf },
     #[error("`{}` set no rows aside for a test", folder.display())]
     NoTestRows { folder: PathBuf },
+    #[error("`{}` has no rows to validate on", folder.display())]
+    NoValidationRows { folder: PathBuf },
+    #[error("`{option}` is for models of two classes: this one {}", of_what(*classes))]
+    NotTwoClasses { option: &'static str, classes: Option<usize> },
+    #[error("`{name}` is no class of this model: its classes are {classes}")]
+    NoSuchClass { name: String, classes: String },
     #[error("the weights of all rows, in the column `{column}`, are 0")]
     NoWeight { column: String },
     #[error("the data of `{}` are not what the run was trained on: their digest is {found}, and was {recorded}", folder.display())]
@@ -60,6 +66,11 @@ impl From<Problem> for PredictError {
     }
 }
 
+/// What a model predicts that has not two classes.
+fn of_what(classes: Option<usize>) -> String {
+    classes.map_or_else(|| "predicts numbers".to_owned(), |classes| format!("has {classes}"))
+}
+
 impl PredictError {
     pub fn hint(&self) -> Option<&str> {
         match self {
@@ -85,6 +96,16 @@ impl PredictError {
             Self::NoTestRows { .. } => {
                 Some("give rows that have the target, or train with `data.split.test=0.1`")
             }
+            Self::NoValidationRows { .. } => {
+                Some("give other rows that have the target, or train with `data.split.validation=0.2`")
+            }
+            Self::NotTwoClasses { classes: Some(_), .. } => Some(
+                "leave it out: the class of the highest probability is predicted; `runner predict` prints those of all classes",
+            ),
+            Self::NotTwoClasses { classes: None, .. } => {
+                Some("leave it out: `runner predict` prints numbers, which you can compare with any bound")
+            }
+            Self::NoSuchClass { .. } => Some("write the name as the training file does"),
             Self::OtherData { .. } => Some("its test rows may have been trained on: train again"),
             _ => None,
         }

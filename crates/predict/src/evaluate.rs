@@ -5,18 +5,21 @@ use std::path::Path;
 use serde_json::{Map, Value, json};
 
 use super::{
-    PredictError, Trained,
+    DecisionRequest, PredictError, Trained,
     baseline::Baseline,
+    decision::Decision,
     forward::forward,
     importance::{self, Importance},
-    intervals::{IntervalRows, Intervals, group_name},
+    intervals::{IntervalRows, Intervals},
+    row_warnings::{warn_of_new_rows, warn_of_rows},
+    thresholds::Thresholds,
 };
 use crate::{
-    data::{Input, NewRows, RowBlock, RowOptions, digest_of_files},
-    host::{escape_line, read_text},
+    data::{Input, NewRows, RowBlock, RowOptions},
+    host::escape_line,
     plan::MOST_RANKED,
-    report::{ClassTable, run_digest},
-    spec::{Metric, Missing, Source},
+    report::ClassTable,
+    spec::Metric,
     train::{ClassCounts, Drawn, Scores},
     units,
 };
@@ -31,21 +34,34 @@ pub struct Evaluation {
     /// Names and values.
     pub(super) metrics: Vec<(String, f64)>,
     pub(super) intervals: Intervals,
-    baseline: Baseline,
+    pub(super) baseline: Baseline,
     pub(super) scores: Scores,
     /// The names of the classes; empty for numbers.
-    classes: Vec<String>,
+    pub(super) classes: Vec<String>,
+    decision: Decision,
+    thresholds: Option<Thresholds>,
     importance: Option<Importance>,
+}
+
+/// Which rows are evaluated.
+#[derive(Clone, Copy)]
+pub enum EvaluatedRows<'a> {
+    New(&'a Input),
+    /// Those that the run held out for a test.
+    Test,
+    /// Those that the run validated with.
+    Validation,
 }
 
 /// What is evaluated.
 pub struct EvaluateRequest<'a> {
-    /// The rows; `None` for those that the run held out for a test.
-    pub input: Option<&'a Input>,
+    pub rows: EvaluatedRows<'a>,
     /// How they are read.
     pub options: &'a RowOptions,
     /// The file of the labels of arrays.
     pub labels: Option<&'a Path>,
+    /// How a class is chosen of two, and whether other ways are shown.
+    pub decision: DecisionRequest<'a>,
     /// Whether each column's values are permuted, too.
     pub importance: bool,
 }
@@ -56,17 +72,11 @@ pub fn evaluate(
     request: &EvaluateRequest<'_>,
     warn: &mut dyn FnMut(String),
 ) -> Result<Evaluation, PredictError> {
-    let EvaluateRequest { input, options, labels, .. } = *request;
-    let (mut rows, groups) = match input {
-        Some(input) => (trained.data.labelled_rows(input, labels, options)?, None),
-        None => {
-            let (part, groups) = trained.test_rows()?;
-            (NewRows::from_part(part), groups)
-        }
-    };
+    let decision = Decision::new(trained, &request.decision)?;
+    let (mut rows, groups) = rows_of(trained, request)?;
     let classifies = trained.spec.model.loss.classifies();
     let mut scores = if classifies {
-        Scores::of_classes(trained.outputs, true)
+        Scores::of_classes_by(decision.rule, trained.outputs, true)
     } else {
         Scores::of_numbers(&trained.data.target_scales())
     };
@@ -81,8 +91,8 @@ pub fn evaluate(
     let mut sample = request.importance.then(|| importance::sample_for(trained)).transpose()?;
     let mut see = |block: &RowBlock| sample.iter_mut().for_each(|sample| sample.see(block));
     let (count, [loss, hits]) = forward(trained, &mut rows, &mut see, warn, &mut take)?;
-    if let Some(input) = input {
-        warn_of_new_rows(trained, (input, labels), count, warn);
+    if let EvaluatedRows::New(input) = request.rows {
+        warn_of_new_rows(trained, (input, request.labels), count, warn);
     }
     warn_of_rows(trained, &rows, warn);
     let column = trained.data.weight().filter(|_| rows.lacks_weights().is_none());
@@ -93,7 +103,11 @@ pub fn evaluate(
     warn_of_classes(&scores, &classes, count, warn);
     let targets = trained.data.target_names();
     let named = |loss, accuracy, scores: &Scores| all_metrics(loss, accuracy, scores, &targets);
-    let metrics = named(loss / weight, classifies.then(|| hits / count as f64), &scores);
+    let accuracy = match decision.threshold {
+        None => classifies.then(|| hits / count as f64),
+        Some(_) => scores.accuracy(),
+    };
+    let metrics = named(loss / weight, accuracy, &scores);
     let values = |drawn: &Drawn| {
         let metrics = named(drawn.loss, drawn.accuracy, &drawn.scores);
         metrics.into_iter().map(|(_, value)| value).collect()
@@ -102,6 +116,8 @@ pub fn evaluate(
     let intervals = drawn.intervals(trained, &scores, groups, &metrics, &values);
     let loss = loss_in_words(trained, column);
     let counts_equally = classifies && column.is_some();
+    let thresholds = request.decision.table.then(|| &classes[decision.rule.positive]);
+    let thresholds = thresholds.and_then(|class| Thresholds::new(class, scores.probabilities(), warn));
     let importance = sample.map(|sample| Importance::new(trained, &sample)).transpose()?;
     Ok(Evaluation {
         rows: count,
@@ -112,44 +128,25 @@ pub fn evaluate(
         baseline,
         scores,
         classes,
+        decision,
+        thresholds,
         importance,
     })
 }
 
-/// What rows that the run did not hold out are, and what a file of arrays cannot have.
-fn warn_of_new_rows(
-    trained: &Trained,
-    (input, labels): (&Input, Option<&Path>),
-    count: usize,
-    warn: &mut dyn FnMut(String),
-) {
-    if is_of_the_run(trained, input, labels) {
-        warn(format!("these rows include those that the run was trained on{}", which(trained, count)));
-    }
-    if let Some(groups) = array_groups(&trained.spec.data.source).and_then(|_| group_name(trained)) {
-        warn(format!(
-            "without groups such as those of `{groups}`, intervals take each row as one of its own"
-        ));
-    }
-}
-
-/// What the rows lack that those to train on have, and how many are left out.
-fn warn_of_rows(trained: &Trained, rows: &NewRows<'_>, warn: &mut dyn FnMut(String)) {
-    if let Some((group, false)) = rows.group() {
-        let group = group.escape_debug();
-        warn(format!(
-            "without the column `{group}`, whose rows belong together, intervals take each row as one of its own"
-        ));
-    }
-    if let Some(column) = rows.lacks_weights() {
-        warn(format!("without the column `{column}`, which weighs the rows, each counts as 1"));
-    }
-    if rows.dropped() > 0 {
-        let table = trained.spec.data.source.table();
-        let fills = table.is_some_and(|(_, table)| table.missing == Missing::Mean);
-        let why = if fills { "without a target" } else { "for missing cells" };
-        warn(format!("rows left out {why}, as in training: {}", rows.dropped()));
-    }
+/// The rows, and the groups of those that the run held out.
+fn rows_of<'a>(
+    trained: &'a Trained,
+    request: &EvaluateRequest<'a>,
+) -> Result<(NewRows<'a>, Option<Vec<u32>>), PredictError> {
+    let held = |(part, groups)| (NewRows::from_part(part), groups);
+    Ok(match request.rows {
+        EvaluatedRows::New(input) => {
+            (trained.data.labelled_rows(input, request.labels, request.options)?, None)
+        }
+        EvaluatedRows::Test => held(trained.test_rows()?),
+        EvaluatedRows::Validation => held(trained.validation_rows()?),
+    })
 }
 
 /// Metrics of classes that these rows do not define, or that say little of them.
@@ -177,35 +174,6 @@ fn loss_in_words(trained: &Trained, weight: Option<&str>) -> String {
     let has_weights = trained.spec.model.class_weights.is_some();
     let how = if has_weights { "without class weights" } else { "as in training" };
     format!("{}{scaled}{by}, {how}", trained.spec.model.loss.name())
-}
-
-/// The file of the groups of an array's rows.
-fn array_groups(source: &Source) -> Option<&Path> {
-    if let Source::Npy(npy) = source { npy.groups.as_deref() } else { None }
-}
-
-/// Whether a file is the one that the run was trained on.
-fn is_of_the_run(trained: &Trained, input: &Input, labels: Option<&Path>) -> bool {
-    let Input::File(path) = input else { return false };
-    // The groups of rows count as data of the run, not of new rows.
-    let groups = array_groups(&trained.spec.data.source);
-    let files = std::iter::once(path.as_path()).chain(labels).chain(groups);
-    let digest = digest_of_files(&trained.spec.data.source, files);
-    digest.is_some() && digest == run_digest(&trained.folder)
-}
-
-/// `: 258 of 344 (the others: 52 validation, 34 test)`, of the rows of the run's own file; nothing if no others are listed.
-fn which(trained: &Trained, count: usize) -> String {
-    let listed = read_text(&trained.folder.join("rows.csv")).unwrap_or_default();
-    let is_of = |line: &&str, part| line.split(',').next() == Some(part);
-    let parts = ["validation", "test", "later"]
-        .map(|part| (part, listed.lines().filter(|line| is_of(line, part)).count()));
-    let held: usize = parts.iter().map(|(_, rows)| rows).sum();
-    let Some(trains) = count.checked_sub(held).filter(|_| held > 0) else { return String::new() };
-    let counted = |rows: usize| units::count(rows as u64);
-    let others = parts.iter().filter(|(_, rows)| *rows > 0);
-    let others: Vec<String> = others.map(|(part, rows)| format!("{} {part}", counted(*rows))).collect();
-    format!(": {} of {} (the others: {})", counted(trains), counted(count), others.join(", "))
 }
 
 /// The class of all rows, if there are several classes.
@@ -268,9 +236,15 @@ impl Evaluation {
         }
         let accuracy = self.metrics.iter().find(|(name, _)| name == "accuracy").map(|(_, value)| *value);
         out.push_str(&self.intervals.text(accuracy));
-        out.push_str(&self.baseline.text());
+        out.push_str(&self.baseline.text(self.decision.threshold.is_some()));
+        out.push_str(&self.decision.text);
         let classes = self.class_counts().map(|counts| ClassTable::new(&self.classes, counts).text());
-        for table in classes.into_iter().chain(self.importance.as_ref().map(Importance::table)) {
+        let more = [
+            classes,
+            self.thresholds.as_ref().map(Thresholds::text),
+            self.importance.as_ref().map(Importance::table),
+        ];
+        for table in more.into_iter().flatten() {
             out.push_str(&format!("\n{table}"));
         }
         out
@@ -311,11 +285,13 @@ impl Evaluation {
         }
     }
 
-    /// `of `no`; that of `yes` is 0.3607`: the first is that of the second class.
+    /// `of `no`; that of `yes` is 0.3607`: the first is that of the positive class.
     fn average_precisions_in_words(&self) -> String {
-        let own = self.scores.average_precision_of(0).filter(|own| own.is_finite());
-        let other = own.map(|own| format!("; that of `{}` is {}", self.classes[0], units::number(own)));
-        format!("of `{}`{}", self.classes[1], other.unwrap_or_default())
+        let positive = self.decision.rule.positive;
+        let other = 1 - positive;
+        let own = self.scores.average_precision_of(other).filter(|own| own.is_finite());
+        let words = own.map(|own| format!("; that of `{}` is {}", self.classes[other], units::number(own)));
+        format!("of `{}`{}", self.classes[positive], words.unwrap_or_default())
     }
 
     /// One JSON object, which also names the weights used.
@@ -331,7 +307,10 @@ impl Evaluation {
         object.insert("intervals".to_owned(), self.intervals.json(&self.metrics));
         object.insert("baseline".to_owned(), self.baseline.json(&self.metrics));
         if self.classes.len() == 2 {
-            object.insert("positive_class".to_owned(), json!(self.classes[1]));
+            object.insert("positive_class".to_owned(), json!(self.classes[self.decision.rule.positive]));
+        }
+        if let Some(threshold) = self.decision.threshold {
+            object.insert("threshold".to_owned(), json!(threshold));
         }
         let class = |(place, (name, counts)): (usize, (&String, ClassCounts))| {
             let figure = |value: f64| (counts.rows > 0).then_some(value);
@@ -350,6 +329,9 @@ impl Evaluation {
             // Rows by actual class, columns by predicted class.
             let rows = all.counts.chunks_exact(all.classes);
             object.insert("confusion".to_owned(), rows.map(|row| json!(row)).collect());
+        }
+        if let Some(thresholds) = &self.thresholds {
+            object.insert("thresholds".to_owned(), thresholds.json());
         }
         if let Some(importance) = &self.importance {
             object.insert("importance".to_owned(), importance.json());

@@ -9,6 +9,7 @@
 #![allow(missing_docs)]
 
 mod baseline;
+mod decision;
 mod error;
 mod evaluate;
 mod far;
@@ -19,12 +20,15 @@ mod onnx;
 mod output;
 mod output_file;
 mod pass;
+mod row_warnings;
 mod sample;
+mod thresholds;
 mod trained;
 mod validated;
 
+pub use decision::{Decision, DecisionRequest};
 pub use error::PredictError;
-pub use evaluate::{EvaluateRequest, evaluate};
+pub use evaluate::{EvaluateRequest, EvaluatedRows, evaluate};
 pub use forward::quoted;
 pub use onnx::write_onnx;
 pub use output::predict;

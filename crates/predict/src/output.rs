@@ -11,12 +11,12 @@ use super::{PredictError, Trained, forward::forward, output_file::OutputFile};
 use crate::{
     data::{Input, RowOptions},
     record::Lines,
-    train::largest,
+    train::{DecisionRule, softmax},
 };
 
 /// Writes a prediction for each row of `input`, in the same order, to standard output or to the file `to`. A
 /// regular file is replaced only once all predictions are written, and only if it holds earlier ones or with
-/// `force`. `warn` receives warnings about the rows.
+/// `force`. `rule` says which class is predicted. `warn` receives warnings about the rows.
 ///
 /// # Errors
 /// A problem with the rows; complete blocks before it have then been written to standard output. The file
@@ -25,6 +25,7 @@ pub fn predict(
     trained: &Trained,
     input: &Input,
     options: &RowOptions,
+    rule: DecisionRule,
     (to, force): (Option<&Path>, bool),
     warn: &mut dyn FnMut(String),
 ) -> Result<(), PredictError> {
@@ -33,7 +34,7 @@ pub fn predict(
         return Err(PredictError::KeepsOwnName { name: name.clone() });
     }
     let Some(path) = to.filter(|path| *path != Path::new("-")) else {
-        return write(trained, (input, options), &mut io::stdout().lock(), "standard output", warn);
+        return write(trained, (input, options, rule), &mut io::stdout().lock(), "standard output", warn);
     };
     let file = OutputFile::new(path, &trained.folder, input.path())?;
     let mut head = Lines::new();
@@ -56,12 +57,12 @@ pub fn predict(
             None => PredictError::IsNoPrediction { file: path.to_owned() },
         });
     }
-    file.write(|out| write(trained, (input, options), out, &file.name(), warn))
+    file.write(|out| write(trained, (input, options, rule), out, &file.name(), warn))
 }
 
 fn write(
     trained: &Trained,
-    (input, options): (&Input, &RowOptions),
+    (input, options, rule): (&Input, &RowOptions, DecisionRule),
     out: &mut dyn Write,
     name: &str,
     warn: &mut dyn FnMut(String),
@@ -83,7 +84,7 @@ fn write(
                 lines.text(cell);
             });
             match &classes {
-                Some(classes) => class_row(&mut lines, classes, row),
+                Some(classes) => class_row(&mut lines, classes, rule, row),
                 None => row.iter().zip(&scales).for_each(|(y, scale)| {
                     if scale.is_identity() {
                         lines.f32(*y)
@@ -125,8 +126,8 @@ fn names(trained: &Trained) -> Vec<String> {
     }
 }
 
-/// The class with the largest output, and the softmax of all outputs; no class if one of them is not finite.
-fn class_row(lines: &mut Lines, classes: &[String], outputs: &[f32]) {
+/// The class that the rule predicts, and the softmax of all outputs; no class if one of them is not finite.
+fn class_row(lines: &mut Lines, classes: &[String], rule: DecisionRule, outputs: &[f32]) {
     if !outputs.iter().all(|y| y.is_finite()) {
         lines.empty();
         outputs.iter().for_each(|_| {
@@ -134,12 +135,8 @@ fn class_row(lines: &mut Lines, classes: &[String], outputs: &[f32]) {
         });
         return;
     }
-    let best = largest(outputs);
-    lines.text(classes.get(best).map_or("", String::as_str));
-    let top = f64::from(outputs[best]);
-    let exps = outputs.iter().map(|y| (f64::from(*y) - top).exp());
-    let sum: f64 = exps.clone().sum();
-    exps.for_each(|exp| {
-        lines.f32((exp / sum) as f32);
+    lines.text(classes.get(rule.class(outputs)).map_or("", String::as_str));
+    softmax(outputs).for_each(|share| {
+        lines.f32(share as f32);
     });
 }

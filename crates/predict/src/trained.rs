@@ -111,6 +111,16 @@ impl Trained {
         Ok((dataset.validation.ok_or_else(none)?, dataset.groups))
     }
 
+    /// The rows that the run validated with, preprocessed for the model, and their groups.
+    ///
+    /// # Errors
+    /// There are none, or the data has changed since the run.
+    pub fn validation_rows(&self) -> Result<(Part, Option<Vec<u32>>), PredictError> {
+        let dataset = self.rows()?;
+        let none = || PredictError::NoValidationRows { folder: self.folder.clone() };
+        Ok((dataset.validation.ok_or_else(none)?, dataset.groups))
+    }
+
     /// Whether the run kept rows for a test.
     pub fn has_test_rows(&self) -> bool {
         self.spec.data.split.as_ref().is_some_and(|split| split.test > 0.0)

@@ -2,15 +2,16 @@
 //! validation rows.
 
 use super::{
-    PredictError, Trained,
-    evaluate::{EvaluateRequest, evaluate},
+    DecisionRequest, PredictError, Trained,
+    evaluate::{EvaluateRequest, EvaluatedRows, evaluate},
     forward::forward,
 };
 use crate::{
     data::{Dataset, NewRows, Part, RowOptions},
-    report::{OfModel, Pairs, Predicted, RunRows},
+    report::{OfModel, Pairs, Predicted, RunRows, TestMetric},
     spec::Metric,
     train::Scores,
+    units,
 };
 
 /// Maximum points per target; of more rows, every second, fourth and so on is kept.
@@ -22,23 +23,39 @@ pub fn of_model(trained: &Trained) -> Result<OfModel, PredictError> {
     let mut rows = rows_of(trained, &dataset);
     if trained.has_test_rows() {
         let options = RowOptions::default();
-        let request = EvaluateRequest { input: None, options: &options, labels: None, importance: false };
+        let request = EvaluateRequest {
+            rows: EvaluatedRows::Test,
+            options: &options,
+            labels: None,
+            decision: DecisionRequest::default(),
+            importance: false,
+        };
         let evaluation = evaluate(trained, &request, &mut |_| {})?;
         rows.counts[2] = evaluation.rows;
-        let ends = evaluation.intervals.ends.into_iter();
-        rows.test = evaluation
-            .metrics
-            .into_iter()
-            .zip(ends)
-            .map(|((name, value), ends)| (name, value, ends))
+        let ends = evaluation.intervals.ends.into_iter().zip(evaluation.baseline.values);
+        let metrics = evaluation.metrics.into_iter().zip(ends);
+        rows.test = metrics
+            .map(|((name, value), (interval, baseline))| TestMetric { name, value, interval, baseline })
             .collect();
-        if let Scores::Classes(all) = &evaluation.scores {
+        if let Scores::Classes(all) = evaluation.scores {
             let actual = all.counts.chunks_exact(all.classes.max(1)).map(|row| row.iter().sum());
             rows.classes.iter_mut().zip(actual).for_each(|((_, counts), rows): (_, u64)| counts[2] = rows);
+            let predicted = Predicted::Classes {
+                of: described(trained, rows.counts[2], "test"),
+                are_test: true,
+                names: evaluation.classes,
+                counts: all.counts,
+            };
+            return Ok(OfModel { rows, predicted: Some(predicted) });
         }
     }
     let predicted = dataset.validation.map(|rows| predict_validation(trained, rows)).transpose()?;
     Ok(OfModel { rows, predicted: predicted.flatten() })
+}
+
+/// Which rows are predicted, by which weights.
+fn described(trained: &Trained, rows: usize, part: &str) -> String {
+    format!("{} {part} rows, by {}", units::count(rows as u64), trained.described())
 }
 
 /// The rows to train and to validate on.
@@ -88,10 +105,11 @@ fn predict_validation(trained: &Trained, rows: Part) -> Result<Option<Predicted>
         Ok(())
     };
     let (rows, _) = forward(trained, &mut NewRows::from_part(rows), &mut |_| {}, &mut |_| {}, &mut take)?;
-    let rows = crate::units::count(rows as u64);
-    let of = format!("{rows} validation rows, by {}", trained.described());
+    let of = described(trained, rows, "validation");
     Ok(Some(match (scores, names) {
-        (Scores::Classes(classes), Some(names)) => Predicted::Classes { of, names, counts: classes.counts },
+        (Scores::Classes(classes), Some(names)) => {
+            Predicted::Classes { of, are_test: false, names, counts: classes.counts }
+        }
         (Scores::Classes(_), None) => return Ok(None),
         (Scores::Numbers(errors), _) => {
             let targets = errors.iter().zip(&scales).enumerate().map(|(target, (errors, scale))| Pairs {

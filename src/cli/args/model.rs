@@ -72,6 +72,29 @@ fn separator_of(word: &str) -> Result<char, String> {
     found.ok_or_else(|| "expected one ASCII character that separates cells, such as `;`".to_owned())
 }
 
+/// How a class is chosen of two.
+#[derive(Args)]
+pub struct DecisionOptions {
+    /// For models of two classes: predict the positive class where its probability is at least P, otherwise the other [default: the
+    /// more probable one]
+    #[arg(long, value_name = "P", allow_negative_numbers = true, value_parser = threshold_of)]
+    pub threshold: Option<f64>,
+    /// The class that counts as positive, of two [default: the second]
+    #[arg(long, value_name = "CLASS")]
+    pub positive: Option<String>,
+}
+
+fn threshold_of(word: &str) -> Result<f64, String> {
+    // Compared as f32, in which nothing reaches less, and everything or nothing these ends.
+    let is_between = |value: &f64| (*value as f32) > 0.0 && (*value as f32) < 1.0;
+    let found = word.parse().ok().filter(is_between);
+    found.ok_or_else(|| "expected a probability between 0 and 1, such as 0.3".to_owned())
+}
+
+fn with_threshold(option: clap::Arg) -> clap::Arg {
+    option.requires("threshold")
+}
+
 /// What becomes of rows with a category that the training file lacks.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum CategoryRule {
@@ -80,7 +103,7 @@ pub enum CategoryRule {
 }
 
 #[derive(Args)]
-#[command(mut_arg("data", with_parquet))]
+#[command(mut_arg("data", with_parquet), mut_arg("positive", with_threshold))]
 pub struct PredictOptions {
     #[command(flatten)]
     pub model: ModelOptions,
@@ -97,6 +120,8 @@ pub struct PredictOptions {
     /// Print these columns of the table before the predictions: `--keep id,date`
     #[arg(long, value_name = "COLUMN", value_delimiter = ',')]
     pub keep: Vec<String>,
+    #[command(flatten)]
+    pub decision: DecisionOptions,
     #[command(flatten)]
     pub marks: MarkOptions,
     /// Rows with a category that the training file lacks: an error, or all inputs of the column 0
@@ -115,6 +140,14 @@ pub struct EvaluateOptions {
     /// The rows, as for `predict`, with their labels [default: those that `data.split.test` kept from the run]
     #[arg(value_name = "DATA", value_hint = clap::ValueHint::FilePath)]
     pub data: Option<PathBuf>,
+    /// Evaluate the rows that the run validated with
+    #[arg(long, conflicts_with = "data")]
+    pub validation: bool,
+    #[command(flatten)]
+    pub decision: DecisionOptions,
+    /// Show precision, recall and f1 of the positive class at several thresholds, also where its f1 is highest
+    #[arg(long)]
+    pub thresholds: bool,
     #[command(flatten)]
     pub marks: MarkOptions,
     /// Rows with a category that the training file lacks: an error, or all inputs of the column 0
@@ -124,7 +157,7 @@ pub struct EvaluateOptions {
     #[arg(long, value_name = "FILE", requires = "data", value_hint = clap::ValueHint::FilePath)]
     pub labels: Option<PathBuf>,
     /// Say which columns the model relies on: how much worse it is with the values of each permuted among the rows
-    #[arg(long)]
+    #[arg(long, conflicts_with_all = ["threshold", "positive"])]
     pub importance: bool,
     /// Print one JSON object
     #[arg(long)]

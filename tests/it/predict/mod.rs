@@ -22,6 +22,7 @@ mod killed;
 mod onnx;
 mod outputs;
 mod recorded;
+mod thresholds;
 
 const FIXTURES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/predict");
 

@@ -1,8 +1,10 @@
-//! What the page of one run says first, and of which rows its confusion matrix is.
+//! What the page of one run says first.
 
 use std::fs;
 
-use super::{page, run};
+use serde_json::{Value, json};
+
+use super::page;
 use crate::{process::Sandbox, run::LINREG};
 
 /// The page of a run begins with what it learned from which rows; metrics of the test rows are those of `evaluate`.
@@ -20,11 +22,14 @@ fn a_run_begins_with_its_target_rows_and_test() {
             .map(|(title, rest)| [title, rest.split_once("</dd>").unwrap().0].map(str::to_owned))
             .collect()
     };
-    let found = facts(&page(&place, &[&folder]));
+    let html = page(&place, &[&folder]);
+    let found = facts(&html);
     let evaluated = place.runner(&["evaluate", &folder]).stdout;
     let metric = |name: &str| {
         let line = evaluated.lines().find(|line| line.split_whitespace().next() == Some(name)).unwrap();
-        line[name.len()..].trim_start().split("  ").next().unwrap().to_owned()
+        let mut cells = line[name.len()..].trim_start().split("  ").filter(|cell| !cell.is_empty());
+        let [value, baseline] = [cells.next().unwrap(), cells.next().unwrap().trim()];
+        format!("{value}; baseline {baseline}")
     };
     let titles: Vec<&str> = found.iter().map(|[title, _]| title.as_str()).collect();
     let wanted = [
@@ -49,13 +54,27 @@ fn a_run_begins_with_its_target_rows_and_test() {
     let words: Vec<&str> = found.iter().map(|[_, words]| words.as_str()).collect();
     assert_eq!(words[..5], ["species", "189", "69", "86", &metric("loss")]);
     let numbers = |words: &str, of: f64| {
-        let words = words.replace(['[', ']', ',', '%'], " ");
+        let words = words.replace(['[', ']', ',', '%', ';'], " ").replace("baseline", "");
         words.split_whitespace().map(|word| of * word.parse::<f64>().unwrap()).collect::<Vec<_>>()
     };
     let (shown, accuracy) = (numbers(words[5], 1.0), numbers(&metric("accuracy"), 100.0));
-    assert!(shown.len() == 3 && shown.iter().zip(&accuracy).all(|(a, b)| (a - b).abs() < 0.1), "{shown:?}");
+    assert!(shown.len() == 4 && shown.iter().zip(&accuracy).all(|(a, b)| (a - b).abs() < 0.1), "{shown:?}");
     let others = ["f1", "precision", "recall", "auc", "average_precision"].map(metric);
     assert_eq!(words[6..11], others.each_ref());
+    // The matrix is that of the test rows, too.
+    let json = place.runner(&["evaluate", &folder, "--json"]).stdout;
+    let counts = serde_json::from_str::<Value>(&json).unwrap()["confusion"].take();
+    let (_, matrix) = html.split_once("<table class=\"heat\">").unwrap();
+    let cells: Vec<u64> = matrix
+        .split_once("</table>")
+        .unwrap()
+        .0
+        .split("<td class=\"h")
+        .skip(1)
+        .map(|cell| cell[3..].split([' ', '<']).next().unwrap().parse().unwrap())
+        .collect();
+    assert_eq!(json!(cells.chunks(3).collect::<Vec<_>>()), counts);
+    assert!(html.contains("<p class=\"note\">86 test rows, by best.safetensors, of epoch "), "{html}");
     // Species by `rows.csv`: the rows that neither validate nor are for the test train.
     let table =
         fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/experiments/data/penguins.csv")).unwrap();
@@ -99,16 +118,6 @@ fn copies_within_the_memory_of_the_cpu_are_left_out() {
         assert_eq!(page.contains("<td class=\"words\">h2d</td>"), has_copies);
         assert!(page.contains("<td class=\"words\">d2d</td>"), "the best weights are kept");
     }
-}
-
-#[test]
-fn a_confusion_matrix_says_of_which_rows() {
-    let place = Sandbox::new("");
-    run(place.path(), "a", "", "1,1,train,8,3,0.1\n");
-    fs::write(place.path().join("runs/a/confusion.csv"), "actual,a,b\na,9,1\nb,0,2\n").unwrap();
-    let page = page(&place, &["runs/a"]);
-    let (_, matrix) = page.split_once("<h2>Confusion matrix</h2>").unwrap();
-    assert!(matrix.contains("<p class=\"note\">12 validation rows.</p>"), "{matrix}");
 }
 
 /// Times and copies are of the last part of a run, unlike its steps and losses.

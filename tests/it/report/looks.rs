@@ -208,9 +208,14 @@ fn tables_of_colours_are_drawn_in_files() {
     fs::write(place.path().join("runs/a/confusion.csv"), "actual,<a>,b\n<a>,9,1\nb,0,2\n").unwrap();
     super::page(&place, &["runs/a", "--svg", "figures"]);
     let drawing = svg(&place, "-confusion.svg");
-    for words in
-        ["<rect class=\"h9\"", ">actual</text>", ">predicted</text>", ">&lt;a&gt;</text>", ">9</text>"]
-    {
+    for words in [
+        "<rect class=\"h9\"",
+        ">actual</text>",
+        ">predicted</text>",
+        ">&lt;a&gt;</text>",
+        ">9</text>",
+        ">90.0 %</text>",
+    ] {
         assert!(drawing.contains(words), "{words}: {drawing}");
     }
 }

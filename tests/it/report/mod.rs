@@ -1,5 +1,6 @@
 //! `runner report`: pages hold what `compare` says, nothing from a file becomes markup, and nothing asks for the network.
 
+mod confusions;
 mod curves;
 mod drawings;
 mod facts;
@@ -272,25 +273,6 @@ fn more_devices() {
     let moved = table(&page, "What moved: bytes, and in how many copies");
     assert_eq!((moved.len(), moved[0].len()), (2, moved[1].len()), "a row per run: {moved:?}");
     assert!(page.contains(">h2d batch</th>"), "{moved:?}");
-}
-
-/// A confusion matrix in the run's folder is shown as a table shaded by shares of the actual class.
-#[test]
-fn confusion() {
-    let place = Sandbox::new("");
-    run(place.path(), "a", "", "1,1,train,8,3,0.1\n");
-    fs::write(place.path().join("runs/a/confusion.csv"), "actual,<a>,b\n<a>,9,1\nb,0,2\n").unwrap();
-    let page = page(&place, &["runs/a"]);
-    let cells =
-        ["<td class=\"h8\">9</td><td class=\"h0\">1</td>", "<td class=\"h0\">0</td><td class=\"h9\">2</td>"];
-    cells.iter().for_each(|cells| assert!(page.contains(cells), "{cells}"));
-    assert!(page.contains("<th scope=\"row\">&lt;a&gt;</th>"));
-    // The class with fewer rows comes first.
-    let classes = table(&page, "How well each class is predicted");
-    assert_eq!(
-        classes,
-        [["b", "2", "0.6667", "1.000", "0.8000"], ["&lt;a&gt;", "10", "1.000", "0.9000", "0.9474"]]
-    );
 }
 
 /// A run records how much work its steps do; the page relates it to measured rates if there are any.

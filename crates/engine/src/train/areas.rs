@@ -1,14 +1,17 @@
 //! The areas under the ROC curve and the precision-recall curve, as scikit-learn's `roc_auc_score` and
-//! `average_precision_score` compute them from the softmax of the outputs: with two classes, that of the second
-//! class; with more, the mean of each class against the rest (`multi_class="ovr"`, `average="macro"`).
+//! `average_precision_score` compute them from the softmax of the outputs: with two classes, that of the positive
+//! one; with more, the mean of each class against the rest (`multi_class="ovr"`, `average="macro"`).
 
 use std::ops::Range;
 
+use super::decision::softmax;
 use crate::plan::MOST_RANKED;
 
 /// The outputs and classes of all rows. They are all kept, because areas depend on the ranks among them.
 pub struct ScoredRows {
     classes: usize,
+    /// The class that is ranked if there are two.
+    positive: usize,
     /// `[rows, classes]`.
     outputs: Vec<f32>,
     labels: Vec<f32>,
@@ -31,8 +34,8 @@ struct RankedRow {
 pub type Areas = [Option<f64>; 2];
 
 impl ScoredRows {
-    pub fn new(classes: usize) -> Self {
-        Self { classes, outputs: Vec::new(), labels: Vec::new(), is_full: false }
+    pub fn new(classes: usize, positive: usize) -> Self {
+        Self { classes, positive, outputs: Vec::new(), labels: Vec::new(), is_full: false }
     }
 
     pub fn add(&mut self, outputs: &[f32], labels: impl Iterator<Item = f32>) {
@@ -48,7 +51,12 @@ impl ScoredRows {
     /// The mean over the classes whose areas are defined. NaN if there is no such class or an output is not finite; `None` if there
     /// were too many rows to rank.
     pub fn areas(&self) -> Areas {
-        self.areas_of(usize::from(self.classes == 2)..self.classes)
+        self.areas_of(self.ranked())
+    }
+
+    /// The classes whose areas count.
+    fn ranked(&self) -> Range<usize> {
+        if self.classes == 2 { self.positive..self.positive + 1 } else { 0..self.classes }
     }
 
     /// Those of some classes, each against the rest.
@@ -65,17 +73,25 @@ impl ScoredRows {
     /// The ranking of each class whose areas count; none if there were too many rows, or an output is not finite.
     pub fn all_rankings(&self) -> Vec<Ranking> {
         let is_finite = self.outputs.iter().all(|y| y.is_finite());
-        let classes = if is_finite { usize::from(self.classes == 2)..self.classes } else { 0..0 };
+        let classes = if is_finite { self.ranked() } else { 0..0 };
         self.rankings(classes).collect()
+    }
+
+    /// The probability of the positive class, as it is printed, and whether the row is of it; `None` as for [`areas`](Self::areas).
+    pub fn probabilities(&self) -> Option<Vec<(f32, bool)>> {
+        let share = |row: &[f32]| softmax(row).nth(self.positive).map_or(f32::NAN, |share| share as f32);
+        let rows = self.outputs.chunks_exact(self.classes).zip(&self.labels);
+        let rows = rows.map(|(row, label)| (share(row), *label as usize == self.positive));
+        (!self.is_full && self.outputs.iter().all(|y| y.is_finite())).then(|| rows.collect())
     }
 
     fn rankings(&self, classes: Range<usize>) -> impl Iterator<Item = Ranking> {
         let rows = || self.outputs.chunks_exact(self.classes);
-        let softmax = |row: &[f32]| {
+        let top_and_sum = |row: &[f32]| {
             let top = f64::from(row.iter().copied().fold(f32::NEG_INFINITY, f32::max));
             (top, row.iter().map(|y| (f64::from(*y) - top).exp()).sum::<f64>())
         };
-        let shares: Vec<(f64, f64)> = rows().map(softmax).collect();
+        let shares: Vec<(f64, f64)> = rows().map(top_and_sum).collect();
         classes.map(move |class| {
             let scores =
                 rows().zip(&shares).map(|(row, (top, sum))| (f64::from(row[class]) - top).exp() / sum);
@@ -165,7 +181,7 @@ mod tests {
     /// scikit-learn's `average_precision_score` of each class: [0, 1, 0, 0] with [0.1, 0.4, 0.35, 0.8], and the reverse.
     #[test]
     fn each_of_two_classes_has_its_own() {
-        let mut ranked = ScoredRows::new(2);
+        let mut ranked = ScoredRows::new(2, 1);
         let outputs: Vec<f32> =
             [0.1_f32, 0.4, 0.35, 0.8].iter().flat_map(|p| [(1.0 - p).ln(), p.ln()]).collect();
         ranked.add(&outputs, [0.0, 1.0, 0.0, 0.0].into_iter());

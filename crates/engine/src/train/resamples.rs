@@ -5,7 +5,7 @@
 use super::{
     Scores,
     areas::{Areas, Ranking, mean_areas},
-    scores::{Errors, Sums, largest},
+    scores::{Errors, Sums},
 };
 use crate::{
     data::Scale,
@@ -116,8 +116,9 @@ impl Resamples {
             }
             Scores::Classes(all) => {
                 let rows = predictions.chunks_exact(outputs).zip(targets.chunks_exact(width));
-                let cell =
-                    |(row, actual): (&[f32], &[f32])| actual[0] as u32 * outputs as u32 + largest(row) as u32;
+                let cell = |(row, actual): (&[f32], &[f32])| {
+                    actual[0] as u32 * outputs as u32 + all.rule.class(row) as u32
+                };
                 Figures::Classes {
                     classes: outputs,
                     cells: counted(unit_of.iter().copied().zip(rows.map(cell)).collect()),
@@ -159,12 +160,10 @@ impl Resamples {
                 for [unit, cell, rows] in cells {
                     confusion[*cell as usize] += u64::from(counts[*unit as usize]) * u64::from(*rows);
                 }
-                let hits: u64 = confusion.iter().step_by(classes + 1).sum();
-                let rows: u64 = confusion.iter().sum();
                 let drawn = rankings.iter().map(|ranking| ranking.areas(|unit| counts[unit as usize].into()));
                 let areas = if rankings.is_empty() { *areas } else { mean_areas(drawn).map(Some) };
                 let scores = Scores::of_counts(*classes, confusion, areas);
-                Drawn { loss, accuracy: Some(hits as f64 / rows as f64), scores }
+                Drawn { loss, accuracy: scores.accuracy(), scores }
             }
         }
     }
@@ -238,7 +237,7 @@ fn losses_of_rows(
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{super::decision::largest, *};
     use crate::spec::Metric;
 
     const NUMBERS: [Metric; 3] = [Metric::Mae, Metric::Rmse, Metric::R2];

@@ -2,7 +2,11 @@
 //! the training file, averaged over the targets, and weighted as by `sample_weight` if rows have weights. For
 //! classifications: averaged over the classes that occur (`macro`); rows count equally.
 
-use super::areas::{Areas, Ranking, ScoredRows};
+use super::{
+    areas::{Areas, Ranking, ScoredRows},
+    class_counts::ClassCounts,
+    decision::DecisionRule,
+};
 use crate::{data::Scale, event::Confusion, spec::Metric};
 
 /// Accumulators that are updated row by row.
@@ -67,6 +71,8 @@ pub struct Classes {
     pub classes: usize,
     /// The confusion matrix: counts by true class (row) and predicted class (column).
     pub counts: Vec<u64>,
+    /// Which class the outputs predict.
+    pub(super) rule: DecisionRule,
     /// Whether an output was NaN; then every metric is NaN.
     has_nan: bool,
     ranks: Ranks,
@@ -90,13 +96,19 @@ impl Scores {
 
     /// `ranks` says whether there is a metric that ranks outputs.
     pub fn of_classes(classes: usize, ranks: bool) -> Self {
-        let ranks = if ranks { Ranks::Rows(ScoredRows::new(classes)) } else { Ranks::Unknown };
-        Self::Classes(Classes { classes, counts: vec![0; classes * classes], has_nan: false, ranks })
+        Self::of_classes_by(DecisionRule::default(), classes, ranks)
+    }
+
+    /// As [`of_classes`](Self::of_classes); the rule says which class outputs predict.
+    pub fn of_classes_by(rule: DecisionRule, classes: usize, ranks: bool) -> Self {
+        let ranks = if ranks { Ranks::Rows(ScoredRows::new(classes, rule.positive)) } else { Ranks::Unknown };
+        Self::Classes(Classes { classes, counts: vec![0; classes * classes], rule, has_nan: false, ranks })
     }
 
     /// From a confusion matrix and the areas of the same rows.
     pub(super) fn of_counts(classes: usize, counts: Vec<u64>, areas: Areas) -> Self {
-        Self::Classes(Classes { classes, counts, has_nan: false, ranks: Ranks::Areas(areas) })
+        let (rule, ranks) = (DecisionRule::default(), Ranks::Areas(areas));
+        Self::Classes(Classes { classes, counts, rule, has_nan: false, ranks })
     }
 
     /// Adds rows. `predictions` is `[rows, outputs]`; `targets` is `[rows, outputs]` numbers or `[rows]`
@@ -119,7 +131,7 @@ impl Scores {
             Self::Classes(all) => {
                 all.has_nan |= predictions.iter().any(|y| y.is_nan());
                 for (outputs, actual) in rows {
-                    all.counts[actual[0] as usize * all.classes + largest(outputs)] += 1;
+                    all.counts[actual[0] as usize * all.classes + all.rule.class(outputs)] += 1;
                 }
                 if let Ranks::Rows(ranked) = &mut all.ranks {
                     ranked.add(predictions, targets.iter().step_by(width).copied());
@@ -150,10 +162,26 @@ impl Scores {
         }
     }
 
+    /// The share of rows whose class is predicted; `None` for a regression.
+    pub fn accuracy(&self) -> Option<f64> {
+        let Self::Classes(all) = self else { return None };
+        let hits: u64 = all.counts.iter().step_by(all.classes + 1).sum();
+        Some(hits as f64 / all.counts.iter().sum::<u64>() as f64)
+    }
+
     /// The average precision of a class against the rest; `None` if there were too many rows to rank, or no classes.
     pub fn average_precision_of(&self, class: usize) -> Option<f64> {
         match self {
             Self::Classes(Classes { ranks: Ranks::Rows(ranked), .. }) => ranked.areas_of(class..class + 1)[1],
+            _ => None,
+        }
+    }
+
+    /// The probability of the positive one of two classes, and whether the row is of it, for each row; `None` if there were too many
+    /// rows to rank, or an output is not finite.
+    pub fn probabilities(&self) -> Option<Vec<(f32, bool)>> {
+        match self {
+            Self::Classes(Classes { classes: 2, ranks: Ranks::Rows(ranked), .. }) => ranked.probabilities(),
             _ => None,
         }
     }
@@ -179,7 +207,7 @@ impl Scores {
                     rows[most] = actual;
                 }
                 // All scores are equal: each class has one threshold, at which every row is taken for it.
-                let ranked = if all.classes == 2 { &shares[1..] } else { &shares };
+                let ranked = if all.classes == 2 { &shares[all.rule.positive..][..1] } else { &shares };
                 let occurring = ranked.iter().copied().filter(|share| *share > 0.0);
                 Self::of_counts(all.classes, counts, [Some(0.5), Some(mean(occurring))])
             }
@@ -312,55 +340,9 @@ impl Classes {
     }
 }
 
-/// The rows of one class.
-pub struct ClassCounts {
-    /// Those that are predicted as this class.
-    hits: u64,
-    /// All rows of this class.
-    pub rows: u64,
-    /// Rows of any class that are predicted as this one.
-    predicted: u64,
-}
-
-impl ClassCounts {
-    /// Each class of a confusion matrix.
-    pub fn all(counts: &[u64], classes: usize) -> impl Iterator<Item = Self> + '_ {
-        let at = move |row: usize, column: usize| counts[row * classes + column];
-        (0..classes).map(move |class| Self {
-            hits: at(class, class),
-            rows: (0..classes).map(|other| at(class, other)).sum(),
-            predicted: (0..classes).map(|other| at(other, class)).sum(),
-        })
-    }
-
-    /// 0 for a class that is never predicted.
-    pub fn precision(&self) -> f64 {
-        share(self.hits, self.predicted)
-    }
-
-    /// 0 for a class without rows.
-    pub fn recall(&self) -> f64 {
-        share(self.hits, self.rows)
-    }
-
-    /// 0 for a class that does not occur.
-    pub fn f1(&self) -> f64 {
-        share(2 * self.hits, self.rows + self.predicted)
-    }
-}
-
-fn share(part: u64, of: u64) -> f64 {
-    if of > 0 { part as f64 / of as f64 } else { 0.0 }
-}
-
 fn mean(values: impl Iterator<Item = f64>) -> f64 {
     let (sum, count) = values.fold((0.0, 0.0), |(sum, count), value| (sum + value, count + 1.0));
     sum / count
-}
-
-/// The index of the largest output; the first of equal ones.
-pub fn largest(outputs: &[f32]) -> usize {
-    (1..outputs.len()).fold(0, |best, i| if outputs[i] > outputs[best] { i } else { best })
 }
 
 #[cfg(test)]

@@ -60,7 +60,7 @@ pub use gate::gate;
 pub use listing::{ListRequest, list};
 pub use mlflow::write_mlflow;
 pub use order::{Question, TOP};
-pub use page::{HEAD, OfModel, Page, PageRequest, Pairs, Predicted, RunRows, SVG, page, waiting};
+pub use page::{HEAD, OfModel, Page, PageRequest, Pairs, Predicted, RunRows, SVG, TestMetric, page, waiting};
 pub use parquet::write_metrics;
 pub use plot::{PlotRequest, Style, plot};
 pub use run::{TAGS, run_digest, run_status, tags};

@@ -32,8 +32,18 @@ pub struct RunRows {
     pub counts: [usize; 3],
     /// Each class with the number of its rows in these parts; empty for numbers.
     pub classes: Vec<(String, [u64; 3])>,
-    /// Names and values of metrics of the test rows, with their 95 % intervals.
-    pub test: Vec<(String, f64, Option<[f64; 2]>)>,
+    /// Metrics of the test rows.
+    pub test: Vec<TestMetric>,
+}
+
+/// A metric of the test rows.
+pub struct TestMetric {
+    pub name: String,
+    pub value: f64,
+    /// The 95 % interval.
+    pub interval: Option<[f64; 2]>,
+    /// What a model without features has.
+    pub baseline: Option<f64>,
 }
 
 impl Content<'_> {
@@ -110,14 +120,16 @@ impl RunRows {
     fn shown(&self, monitor: &str) -> Vec<(String, String)> {
         let names = std::iter::once(monitor).chain(SHOWN.into_iter().filter(|name| *name != monitor));
         let value = |name: &str| {
-            let (_, value, interval) =
-                self.test.iter().find(|(own, value, _)| own == name && value.is_finite())?;
+            let own = self.test.iter().find(|own| own.name == name && own.value.is_finite())?;
             let word = if name == "accuracy" { units::percent } else { units::number };
-            Some(match interval.map(|interval| interval.map(word)) {
-                Some([low, high]) => {
-                    (format!("test {name} [95 %, bootstrap]"), format!("{} [{low}, {high}]", word(*value)))
-                }
-                None => (format!("test {name}"), word(*value)),
+            let baseline =
+                own.baseline.map(|value| format!("; baseline {}", word(value))).unwrap_or_default();
+            Some(match own.interval.map(|interval| interval.map(word)) {
+                Some([low, high]) => (
+                    format!("test {name} [95 %, bootstrap]"),
+                    format!("{} [{low}, {high}]{baseline}", word(own.value)),
+                ),
+                None => (format!("test {name}"), format!("{}{baseline}", word(own.value))),
             })
         };
         names.filter_map(value).collect()

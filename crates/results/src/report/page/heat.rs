@@ -12,6 +12,9 @@ pub(super) const SHADES: f64 = 9.0;
 /// From this shade on, text has the other colour.
 const STRONG: usize = 7;
 
+/// The distance of lines in a drawing.
+const LINE: f64 = 14.0;
+
 /// A heat map: rows and columns with their names.
 pub(super) struct HeatMap<'a> {
     /// The name of its file.
@@ -24,7 +27,7 @@ pub(super) struct HeatMap<'a> {
 }
 
 impl Content<'_> {
-    /// `cell` returns the text of a cell and its shade from 0 to 9.
+    /// `cell` returns the lines of a cell and its shade from 0 to 9.
     pub(super) fn heat_table(
         &mut self,
         html: &mut Html,
@@ -48,7 +51,9 @@ impl Content<'_> {
                         for cell in cells {
                             match cell {
                                 Some((words, shade)) => {
-                                    html.words("td", &[("class", &format!("h{shade}"))], words);
+                                    html.with("td", &[("class", &format!("h{shade}"))], |html| {
+                                        lines(html, words)
+                                    });
                                 }
                                 None => html.words("td", &[], ""),
                             }
@@ -61,14 +66,27 @@ impl Content<'_> {
     }
 }
 
+/// Text whose lines stand below each other.
+fn lines(html: &mut Html, text: &str) {
+    for (number, line) in text.lines().enumerate() {
+        if number > 0 {
+            html.empty("br", &[]);
+        }
+        html.text(line);
+    }
+}
+
 fn draw(map: &HeatMap<'_>, cells: &[Vec<Option<(String, usize)>>]) -> Svg {
     // A digit of a 12-pixel font is 7 pixels wide.
     let longest = |words: &mut dyn Iterator<Item = &str>| {
         words.map(|words| words.chars().count()).max().unwrap_or(0) as f64 * 7.0
     };
     let left = longest(&mut map.rows.iter().copied()) + 34.0;
-    let all = cells.iter().flatten().flatten().map(|(words, _)| words.as_str());
-    let (width, height) = (longest(&mut all.chain(map.columns.iter().copied())).max(18.0) + 14.0, 26.0);
+    let texts = || cells.iter().flatten().flatten().map(|(words, _)| words.as_str());
+    let all = texts().flat_map(str::lines);
+    let most = texts().map(|words| words.lines().count()).max().unwrap_or(1);
+    let width = longest(&mut all.chain(map.columns.iter().copied())).max(18.0) + 14.0;
+    let height = 12.0 + LINE * most as f64;
     // The names of the axes may be longer than these.
     let beyond = |name: &str, size: f64| ((longest(&mut [name].into_iter()) - size) / 2.0).max(0.0);
     let of_rows = beyond(map.axes[0], height * map.rows.len() as f64);
@@ -86,7 +104,9 @@ fn draw(map: &HeatMap<'_>, cells: &[Vec<Option<(String, usize)>>]) -> Svg {
         svg::text(&mut html, [across(column) + width / 2.0, top - 8.0], "middle", name);
     }
     for (row, (name, cells)) in map.rows.iter().zip(cells).enumerate() {
-        svg::text(&mut html, [left - 8.0, down(row) + 17.0], "end", name);
+        // Where the text of one line is.
+        let middle = down(row) + height / 2.0 + 4.0;
+        svg::text(&mut html, [left - 8.0, middle], "end", name);
         for (column, cell) in cells.iter().enumerate() {
             let Some((words, shade)) = cell else { continue };
             let (x, y) = (across(column), down(row));
@@ -100,13 +120,16 @@ fn draw(map: &HeatMap<'_>, cells: &[Vec<Option<(String, usize)>>]) -> Svg {
             ];
             html.empty("rect", size);
             let class = if *shade < STRONG { "" } else { "strong" };
-            let place: Attributes<'_> = &[
-                ("x", &(x + width / 2.0)),
-                ("y", &(y + 17.0)),
-                ("text-anchor", &"middle"),
-                ("class", &class),
-            ];
-            html.words("text", place, words);
+            let first = middle - LINE * (words.lines().count() as f64 - 1.0) / 2.0;
+            for (number, line) in words.lines().enumerate() {
+                let place: Attributes<'_> = &[
+                    ("x", &(x + width / 2.0)),
+                    ("y", &(first + LINE * number as f64)),
+                    ("text-anchor", &"middle"),
+                    ("class", &class),
+                ];
+                html.words("text", place, line);
+            }
         }
     }
     Svg::new(across(map.columns.len()) + of_columns + 10.0, down(map.rows.len()) + of_rows + 10.0, html)

@@ -3,6 +3,7 @@
 
 mod axes;
 mod bars;
+mod confusion;
 mod curves;
 mod document;
 mod drawn;
@@ -45,7 +46,7 @@ use super::{
 };
 use crate::{files::MetricCurves, units};
 pub use document::{HEAD, waiting};
-pub use facts::{OfModel, RunRows};
+pub use facts::{OfModel, RunRows, TestMetric};
 pub use predicted::{Pairs, Predicted};
 pub use svg::HEAD as SVG;
 

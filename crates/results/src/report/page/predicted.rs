@@ -4,20 +4,11 @@ use std::path::Path;
 
 use super::{
     Content,
-    heat::{self, HeatMap},
+    confusion::Matrix,
     html::Html,
     svg::{self, Frame},
-    table,
 };
-use crate::{
-    files::csv_file,
-    record::command_line,
-    report::{ClassTable, plot::Axis},
-    units,
-};
-
-/// Maximum classes in a table.
-const MOST_CLASSES: usize = 40;
+use crate::{files::csv_file, record::command_line, report::plot::Axis, units};
 
 /// Maximum number of targets with a chart.
 const MOST_TARGETS: usize = 8;
@@ -37,6 +28,8 @@ pub enum Predicted {
     Classes {
         /// Describes the rows and the weights.
         of: String,
+        /// Whether they are test rows, which come before the validation rows of `confusion.csv`.
+        are_test: bool,
         /// The classes.
         names: Vec<String>,
         /// Row by row: actual class, then predicted class.
@@ -57,11 +50,12 @@ pub struct Pairs {
 }
 
 impl Content<'_> {
-    /// Adds the confusion matrix in a single run's folder, or else the predictions.
+    /// Adds the confusion matrix of the test rows, else that in a single run's folder, or else the predictions.
     pub(super) fn predicted(&mut self, predicted: Option<&Predicted>) {
         let read = |path: &Path| Ok(Some(csv_file::read(path)?));
-        let one = self.comparison.runs.len() == 1;
-        match one.then(|| self.file_of(0, "confusion.csv", read)).flatten() {
+        let are_test = matches!(predicted, Some(Predicted::Classes { are_test: true, .. }));
+        let has_file = self.comparison.runs.len() == 1 && !are_test;
+        match has_file.then(|| self.file_of(0, "confusion.csv", read)).flatten() {
             Some(file) => {
                 let names = |names: &mut dyn Iterator<Item = &str>| names.map(str::to_owned).collect();
                 let predicted: Vec<String> = names(&mut file.columns.iter().skip(1));
@@ -69,10 +63,12 @@ impl Content<'_> {
                 let cells = file.rows.iter().flat_map(|row| row.iter().skip(1));
                 let counts: Vec<u64> = cells.map(|count| count.parse().unwrap_or(0)).collect();
                 let of = self.rows_of_confusion(counts.iter().sum());
-                self.confusion(&of, (&actual, &predicted), &counts);
+                self.confusion(&of, &Matrix { actual: &actual, predicted: &predicted, counts: &counts });
             }
             None => match predicted {
-                Some(Predicted::Classes { of, names, counts }) => self.confusion(of, (names, names), counts),
+                Some(Predicted::Classes { of, names, counts, .. }) => {
+                    self.confusion(of, &Matrix { actual: names, predicted: names, counts });
+                }
                 Some(Predicted::Numbers { of, every, targets }) => {
                     self.section("predicted", "Predicted against true", |content, html| {
                         content.points(html, targets);
@@ -133,38 +129,6 @@ impl Content<'_> {
                     format!("Predicted against true values of {title}; the line is where both are equal");
                 self.figure(html, (&format!("predicted-{}", target.name), &title, &label), drawing);
             }
-        });
-    }
-
-    fn confusion(&mut self, of: &str, (actual, predicted): (&[String], &[String]), counts: &[u64]) {
-        if actual == predicted && counts.len() == actual.len() * actual.len() {
-            self.section("classes", "Classes", |_, html| {
-                let table = ClassTable::new(actual, counts);
-                table::table(html, "How well each class is predicted", &table.columns);
-                let note = table.note.map(|note| format!("; {note}")).unwrap_or_default();
-                html.prose("note", &format!("{of}{note}."));
-            });
-        }
-        if actual.len().max(predicted.len()) > MOST_CLASSES || counts.len() != actual.len() * predicted.len()
-        {
-            return;
-        }
-        let place = |names: &[String], name: &str| names.iter().position(|known| known == name);
-        // Shades are shares of the actual class, so that rare classes are visible too.
-        let cell = |row: &str, column: &str| {
-            let row = &counts[place(actual, row)? * predicted.len()..][..predicted.len()];
-            let count = row[place(predicted, column)?];
-            let share = count as f64 / row.iter().sum::<u64>().max(1) as f64;
-            Some((units::count(count), (share * heat::SHADES) as usize))
-        };
-        self.section("confusion", "Confusion matrix", |content, html| {
-            let caption = "Rows by actual class (down) and predicted class (across): the stronger the colour, the more of its class";
-            let [actual, predicted] =
-                [actual, predicted].map(|names| names.iter().map(String::as_str).collect::<Vec<_>>());
-            let (name, axes) = ("confusion", ["actual", "predicted"]);
-            let map = HeatMap { name, caption, axes, rows: &actual, columns: &predicted };
-            content.heat_table(html, &map, cell);
-            html.prose("note", &format!("{of}."));
         });
     }
 }
