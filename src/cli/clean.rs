@@ -20,6 +20,7 @@ use crate::{
     record::{Claims, LineMode, RecordError, RunDir, RunLock, SWEEP_FILE, SweepLine, command_line, now},
     report::{self, CleanRequest, Cleaning, Found},
     run::{Exit, print, warn},
+    units,
 };
 
 /// Threads that remove files: the disk, for which each waits, serves several at a time.
@@ -117,8 +118,15 @@ fn remove_all(folders: Vec<&Path>) -> Result<(), Exit> {
         line: SweepLine::new(all, BTreeSet::new(), all as f64, mode),
         removed: AtomicUsize::new(0),
     };
-    let ended = side_by_side(&folders, |folder| remove(folder, &progress));
-    progress.line.apart(&mut io::stderr(), |_| ended)
+    // One after the other: an interrupt leaves a part of one.
+    let ended = folders.iter().try_for_each(|folder| remove(folder, &progress));
+    let removed = progress.removed.into_inner();
+    progress.line.apart(&mut io::stderr(), |_| {
+        if ended.is_err() && removed > 0 {
+            warn(format!("{} removed before that", units::counted(removed as u64, "run")));
+        }
+        ended
+    })
 }
 
 /// How many runs and trials are removed.
@@ -133,10 +141,13 @@ impl Progress {
     }
 }
 
-/// Does `work` for each item by several threads. After an error a thread takes no more items.
+/// Does `work` for each item by several threads, which take no more items after an error.
 fn side_by_side<T: Sync>(items: &[T], work: impl Fn(&T) -> Result<(), Exit> + Sync) -> Result<(), Exit> {
     let next = AtomicUsize::new(0);
-    let worker = || iter::from_fn(|| items.get(next.fetch_add(1, Ordering::Relaxed))).try_for_each(&work);
+    let worker = || {
+        iter::from_fn(|| items.get(next.fetch_add(1, Ordering::Relaxed)))
+            .try_for_each(|item| work(item).inspect_err(|_| next.store(items.len(), Ordering::Relaxed)))
+    };
     thread::scope(|scope| {
         // Without more threads this one does all.
         let more = (1..THREADS.min(items.len()))
@@ -150,7 +161,8 @@ fn side_by_side<T: Sync>(items: &[T], work: impl Fn(&T) -> Result<(), Exit> + Sy
 /// Removes a folder, unless it was tagged or a process started working in it since it was chosen.
 fn remove(folder: &Path, progress: &Progress) -> Result<(), Exit> {
     let failed = |folder: &Path, e: &dyn Display| {
-        Exit::failed(format!("cannot remove `{}`: {e}", folder.display()), None)
+        let words = format!("cannot remove `{}`: {e}", folder.display());
+        progress.line.apart(&mut io::stderr(), |_| Exit::failed(words, None))
     };
     let _tags = lock_tags(folder);
     let locks = lock_runs(folder).map_err(|e| failed(folder, &e))?;
@@ -168,8 +180,12 @@ fn remove(folder: &Path, progress: &Progress) -> Result<(), Exit> {
     fs::rename(folder, &hidden).map_err(|e| failed(folder, &reason(&e)))?;
     let removed = |folder: &Path| fs::remove_dir_all(folder).map_err(|e| failed(folder, &reason(&e)));
     let trials: Vec<PathBuf> = trials.values().map(|trial| hidden.join(trial.name())).collect();
-    side_by_side(&trials, |trial| removed(trial).map(|()| progress.count()))?;
-    removed(&hidden)?;
+    let ended = side_by_side(&trials, |trial| removed(trial).map(|()| progress.count()));
+    if let Err(exit) = ended.and_then(|()| removed(&hidden)) {
+        // What is left must be found, to be removed later.
+        let _ = fs::rename(&hidden, folder);
+        return Err(exit);
+    }
     if trials.is_empty() {
         progress.count();
     }

@@ -13,6 +13,7 @@ import json
 import os
 import select
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -401,6 +402,8 @@ def serve(browser, runner, folder):
 
 
 def main():
+    # Ended by another process, it ends its own.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     runner = Path(sys.argv[1]).resolve()
     pictures = Path(sys.argv[2]) if len(sys.argv) > 2 else None
     passed, failed = 0, 0

@@ -149,6 +149,7 @@ fn axes_of_other_programs() {
         ("sweep.repeats=1,2", "`sweep.repeats`: expected an integer of at least 1, found an array", ""),
     ] {
         let ended = refused(&place, &format!("check spec.toml {typed}"));
+        assert!(!hint.is_empty() || !ended.contains("= hint:"), "{typed}: {ended}");
         let hint = if hint.is_empty() { String::new() } else { format!("  = hint: {hint}\n") };
         assert!(
             ended.starts_with(&format!("error: {message}\n")) && ended.ends_with(&hint),

@@ -5,6 +5,7 @@ use serde_json::{Map, Value, json};
 use super::Trained;
 use crate::{
     data::Scale,
+    host::escape_line,
     spec::{Loss, Metric},
     train::{Errors, Scores},
 };
@@ -55,7 +56,7 @@ impl Baseline {
         let what = match (&self.class, self.targets) {
             (Some(class), _) => format!(
                 "predicts `{}`{whatever}, with the shares of the classes in these rows as probabilities",
-                class.escape_debug()
+                escape_line(class)
             ),
             (None, 1) => "predicts the mean of these rows".to_owned(),
             (None, _) => "predicts the means of these rows".to_owned(),

@@ -6,7 +6,7 @@ use crate::{host::escape_line, train::DecisionRule};
 /// How a class is chosen of two.
 #[derive(Clone, Copy, Default)]
 pub struct DecisionRequest<'a> {
-    /// The positive class is predicted where its probability is at least this; between 0 and 1, exclusive.
+    /// The positive class is predicted where its probability is at least this; above 0, at most 1.
     pub threshold: Option<f64>,
     /// The class that counts as positive; the second by default.
     pub positive: Option<&'a str>,

@@ -96,9 +96,9 @@ impl PredictError {
             Self::NoTestRows { .. } => {
                 Some("give rows that have the target, or train with `data.split.test=0.1`")
             }
-            Self::NoValidationRows { .. } => {
-                Some("give other rows that have the target, or train with `data.split.validation=0.2`")
-            }
+            Self::NoValidationRows { .. } => Some(
+                "name a run that validates (a final model is trained on all rows), or give other rows that have the target",
+            ),
             Self::NotTwoClasses { classes: Some(_), .. } => Some(
                 "leave it out: the class of the highest probability is predicted; `runner predict` prints those of all classes",
             ),

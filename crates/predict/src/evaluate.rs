@@ -11,7 +11,7 @@ use super::{
     forward::forward,
     importance::{self, Importance},
     intervals::{IntervalRows, Intervals},
-    row_warnings::{warn_of_new_rows, warn_of_rows},
+    row_warnings::{warn_of_new_rows, warn_of_rows, warn_of_threshold},
     thresholds::Thresholds,
 };
 use crate::{
@@ -91,16 +91,12 @@ pub fn evaluate(
     let mut sample = request.importance.then(|| importance::sample_for(trained)).transpose()?;
     let mut see = |block: &RowBlock| sample.iter_mut().for_each(|sample| sample.see(block));
     let (count, [loss, hits]) = forward(trained, &mut rows, &mut see, warn, &mut take)?;
-    if let EvaluatedRows::New(input) = request.rows {
-        warn_of_new_rows(trained, (input, request.labels), count, warn);
-    }
-    warn_of_rows(trained, &rows, warn);
+    warn_of(trained, request, (&rows, count), &scores, warn);
     let column = trained.data.weight().filter(|_| rows.lacks_weights().is_none());
     if let Some(column) = column.filter(|_| weight == 0.0) {
         return Err(PredictError::NoWeight { column: column.to_owned() });
     }
     let classes = trained.data.class_names().unwrap_or_default();
-    warn_of_classes(&scores, &classes, count, warn);
     let targets = trained.data.target_names();
     let named = |loss, accuracy, scores: &Scores| all_metrics(loss, accuracy, scores, &targets);
     let accuracy = match decision.threshold {
@@ -147,6 +143,23 @@ fn rows_of<'a>(
         EvaluatedRows::Test => held(trained.test_rows()?),
         EvaluatedRows::Validation => held(trained.validation_rows()?),
     })
+}
+
+/// Warnings about the rows, and about metrics that say little of them.
+fn warn_of(
+    trained: &Trained,
+    request: &EvaluateRequest<'_>,
+    (rows, count): (&NewRows<'_>, usize),
+    scores: &Scores,
+    warn: &mut dyn FnMut(String),
+) {
+    if let EvaluatedRows::New(input) = request.rows {
+        warn_of_new_rows(trained, (input, request.labels), count, warn);
+    }
+    warn_of_rows(trained, rows, warn);
+    let classes = trained.data.class_names().unwrap_or_default();
+    warn_of_classes(scores, &classes, count, warn);
+    warn_of_threshold(&request.decision, matches!(request.rows, EvaluatedRows::Test), scores, &classes, warn);
 }
 
 /// Metrics of classes that these rows do not define, or that say little of them.

@@ -2,12 +2,13 @@
 
 use std::path::Path;
 
-use super::{Trained, intervals::group_name};
+use super::{DecisionRequest, Trained, intervals::group_name};
 use crate::{
     data::{Input, NewRows, digest_of_files},
-    host::read_text,
+    host::{escape_line, read_text},
     report::run_digest,
     spec::{Missing, Source},
+    train::Scores,
     units,
 };
 
@@ -42,8 +43,40 @@ pub fn warn_of_rows(trained: &Trained, rows: &NewRows<'_>, warn: &mut dyn FnMut(
     if rows.dropped() > 0 {
         let table = trained.spec.data.source.table();
         let fills = table.is_some_and(|(_, table)| table.missing == Missing::Mean);
-        let why = if fills { "without a target" } else { "for missing cells" };
+        let why = match fills {
+            true if trained.data.weight().is_some() => "without a target or a weight",
+            true => "without a target",
+            false => "for missing cells",
+        };
         warn(format!("rows left out {why}, as in training: {}", rows.dropped()));
+    }
+}
+
+/// A threshold that the test rows choose, or that is of the more frequent class.
+pub fn warn_of_threshold(
+    request: &DecisionRequest<'_>,
+    are_test: bool,
+    scores: &Scores,
+    classes: &[String],
+    warn: &mut dyn FnMut(String),
+) {
+    let DecisionRequest { threshold, positive, table } = *request;
+    if table && are_test {
+        warn(
+            "these are the test rows: choose the threshold on the validation rows, with `--validation`"
+                .to_owned(),
+        );
+    }
+    if positive.is_none()
+        && (table || threshold.is_some())
+        && let (Scores::Classes(all), [first, second]) = (scores, classes)
+    {
+        let rows = |class: usize| all.counts[2 * class..2 * class + 2].iter().sum::<u64>();
+        if rows(0) < rows(1) {
+            let [first, second] = [first, second].map(|name| escape_line(name));
+            let words = format!("the threshold is of `{second}`, which has more rows than `{first}`");
+            warn(format!("{words}: `--positive` names another class"));
+        }
     }
 }
 

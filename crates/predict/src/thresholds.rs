@@ -5,16 +5,13 @@ use serde_json::{Map, Value, json};
 use crate::{host::escape_line, record::text_table, train::ClassCounts, units};
 
 /// Thresholds that are always shown.
-const SHOWN: [f32; 9] = [0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9];
-
-/// The largest number below 1 with seven decimals, for rows whose probability is 1.
-const LARGEST: &str = "0.9999999";
+const SHOWN: [f32; 12] = [0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9];
 
 /// Thresholds in ascending order.
 pub struct Thresholds {
     class: String,
     thresholds: Vec<Threshold>,
-    /// Where the F1 of the class is highest; `None` without a row of the class.
+    /// Where the F1 of the class is highest; `None` without a row of the class, or if all rows are to be predicted as it.
     best: Option<f32>,
 }
 
@@ -57,7 +54,8 @@ impl Ranked {
         let is_first = |place: &usize| *place == 0 || self.rows[*place - 1].0 < self.rows[*place].0;
         let f1 = |place: usize| self.at(0.0, place).figures().f1();
         let mut best = None;
-        for place in (0..self.rows.len()).filter(is_first) {
+        // A threshold of 0 is none.
+        for place in (0..self.rows.len()).filter(is_first).filter(|place| self.rows[*place].0 > 0.0) {
             let own = f1(place);
             if own > best.map_or(0.0, |(_, best)| best) {
                 best = Some((place, own));
@@ -70,8 +68,7 @@ impl Ranked {
     fn shortest(&self, place: usize) -> Option<f32> {
         let below = if place > 0 { self.rows[place - 1].0 } else { 0.0 };
         let text = self.rows[place].0.to_string();
-        let text = if text == "1" { LARGEST } else { &text };
-        let cut = (3..=text.len()).filter_map(|end| text.get(..end)?.parse::<f32>().ok());
+        let cut = (text.len().min(3)..=text.len()).filter_map(|end| text.get(..end)?.parse::<f32>().ok());
         cut.into_iter().find(|value| *value > below)
     }
 }
@@ -176,8 +173,11 @@ mod tests {
         assert_eq!(best([0.1, 0.4, 0.35, 0.8]), Some(0.3));
         assert_eq!(best([0.346, 0.4, 0.3479, 0.8]), Some(0.347));
         assert_eq!(best([0.1, 0.4, 1e-9, 2e-9]), Some(1e-9));
-        assert_eq!(best([0.5, 0.999_999_8, 1.0, 1.0]), Some(0.999_999_9));
+        assert_eq!(best([0.5, 0.999_999_8, 1.0, 1.0]), Some(1.0));
+        assert_eq!(best([0.5, 0.999_999_9, 1.0, 1.0]), Some(1.0));
         assert_eq!(found(vec![(0.5, false)]).best, None);
+        // All rows reach 0.
+        assert_eq!(found(vec![(0.0, true), (0.0, false)]).best, None);
     }
 
     #[test]

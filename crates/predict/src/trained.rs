@@ -10,7 +10,7 @@ use crate::{
     },
     host::check_regular,
     record::checkpoint_weights,
-    report::{BestRun, ReportError, find_best_run, run_digest, run_status},
+    report::{BestRun, ReportError, find_best_run, has_best, run_digest, run_status},
     spec::{self, Loaded, Placement, Problem, Source, Spec},
 };
 
@@ -179,7 +179,7 @@ impl Trained {
     pub fn described(&self) -> String {
         let Self { file, step, epoch, .. } = self;
         // Early stopping restores the best weights.
-        let is_best = file == LAST && self.spec.trainer.restore_best == Some(true);
+        let is_best = file == LAST && self.spec.trainer.restore_best == Some(true) && has_best(&self.folder);
         let kept = if is_best { "; the best: `trainer.restore_best=false` keeps the last" } else { "" };
         let note = self.note.as_ref().map_or_else(|| kept.to_owned(), |note| format!("; {note}"));
         format!("{file}, of epoch {epoch}, step {step}{note}")

@@ -121,7 +121,10 @@ fn apply_one(root: &mut Table, text: &str, whole: Span, given: &[Given]) -> Resu
     if let Some((function, meant)) = Space::misspelled(values) {
         let span = Span { start, ..whole };
         let hint = match &meant {
-            Some(meant) => format!("did you mean `'{name}={meant}'`?"),
+            Some(meant) => {
+                let quote = if meant.contains('\'') { '"' } else { '\'' };
+                format!("did you mean `{quote}{name}={meant}{quote}`?")
+            }
             None => {
                 let forms = suggest::listing(FORMS.into_iter(), "or");
                 format!("write `0..5`, {forms}; quote a string that holds a comma: `'{name}=\"{values}\"'`")

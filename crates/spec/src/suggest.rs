@@ -97,14 +97,14 @@ const SYNONYMS: [(&str, &str); 46] = [
 /// What other programs call the key whose value names a choice, such as an optimizer: a table has the choice as its key.
 pub(super) const NAMES_A_CHOICE: [&str; 3] = ["kind", "name", "type"];
 
-/// Tables that have or follow a metric.
-const JUDGED: [&str; 5] = ["checkpoint", "schedule.plateau", "sweep", "trainer", "trainer.early_stopping"];
+/// Tables that have or follow a metric, wherever they are.
+const JUDGED: [&str; 5] = ["checkpoint", "plateau", "sweep", "trainer", "early_stopping"];
 
 /// The hint at a key of such a table that says in other programs whether less or more is better.
 pub(super) fn at_direction(table: &str, key: &str) -> Option<&'static str> {
     let is_direction =
         ["direction", "greater_is_better", "metric_mode", "mode", "monitor_mode"].contains(&key);
-    (is_direction && JUDGED.contains(&table))
+    (is_direction && JUDGED.contains(&table.rsplit('.').next().unwrap_or(table)))
         .then_some("leave it out: whether less or more is better follows from the metric")
 }
 

@@ -5,8 +5,9 @@ use super::{
     points::is_chosen,
     reader::Json,
     schema::keys_named,
+    suggest,
     sweep::Space,
-    tree::{Table, Value},
+    tree::{Node, Table, Value},
 };
 
 /// A key that an argument set or swept.
@@ -43,15 +44,23 @@ pub(super) fn at_axis(path: &str, written: &Table, root: &Table, schema: &Json) 
         value = &entry.node.value;
     }
     let (table, last) = name.rsplit_once('.').unwrap_or(("", &name));
+    let first = name.split('.').next().unwrap_or(&name);
     // The schema has no path to an item of a list.
     let meant = match name.split('.').any(|part| part.parse::<usize>().is_ok()) {
-        true => name.clone(),
+        true => root.get(first).map(|_| name.clone())?,
         false => {
             let mut keys = keys_named(schema, (table, last), |table| is_chosen(root, table));
-            keys.pop().filter(|_| keys.is_empty())?
+            let key = keys.pop().filter(|_| keys.is_empty())?;
+            let found = key.rsplit('.').next().unwrap_or(&key);
+            let is_it = found == last || suggest::called_here(last).any(|here| here == found);
+            // Only one key that stands outside of a table can be swept.
+            (is_it && (key.contains('.') || key == "seed")).then_some(key)?
         }
     };
+    let is_plain = |item: &Node| item.value.as_str().is_none_or(|text| !text.contains([',', '"', '\'']));
     let typed = match value {
+        Value::Table(_) => return None,
+        Value::Array(items) if items.is_empty() || !items.iter().all(is_plain) => return None,
         Value::Array(items) => items.iter().map(|item| item.value.display()).collect::<Vec<_>>().join(","),
         Value::String(text) if Space::is_meant_by(text) => text.clone(),
         _ => return Some(format!("one value needs no axis: set `{meant}` itself")),

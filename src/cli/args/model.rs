@@ -80,15 +80,15 @@ pub struct DecisionOptions {
     #[arg(long, value_name = "P", allow_negative_numbers = true, value_parser = threshold_of)]
     pub threshold: Option<f64>,
     /// The class that counts as positive, of two [default: the second]
-    #[arg(long, value_name = "CLASS")]
+    #[arg(long, value_name = "CLASS", allow_negative_numbers = true)]
     pub positive: Option<String>,
 }
 
 fn threshold_of(word: &str) -> Result<f64, String> {
-    // Compared as f32, in which nothing reaches less, and everything or nothing these ends.
-    let is_between = |value: &f64| (*value as f32) > 0.0 && (*value as f32) < 1.0;
-    let found = word.parse().ok().filter(is_between);
-    found.ok_or_else(|| "expected a probability between 0 and 1, such as 0.3".to_owned())
+    // Compared as f32: every row reaches 0, and none more than 1.
+    let is_probability = |value: &f64| (*value as f32) > 0.0 && *value <= 1.0;
+    let found = word.parse().ok().filter(is_probability);
+    found.ok_or_else(|| "expected a probability above 0 and at most 1, such as 0.3".to_owned())
 }
 
 fn with_threshold(option: clap::Arg) -> clap::Arg {

@@ -92,17 +92,20 @@ fn validation_rows_choose_and_test_rows_judge() {
     let (_, table) = shown.stdout.split_once("\n\n`ill` where").unwrap();
     insta::assert_snapshot!(format!("`ill` where{table}"), @"
     `ill` where its probability is at least the threshold:
-    threshold  precision  recall      f1  tp  fp  fn   tn
-          0.1     0.2258  0.7000  0.3415   7  24   3  166
-          0.2     0.5000  0.6000  0.5455   6   6   4  184
-         0.23     0.5455  0.6000  0.5714   6   5   4  185
-          0.3     0.5000  0.5000  0.5000   5   5   5  185
-          0.4     0.3333  0.2000  0.2500   2   4   8  186
-          0.5          0       0       0   0   3  10  187
-          0.6          0       0       0   0   1  10  189
-          0.7          0       0       0   0   1  10  189
-          0.8          0       0       0   0   0  10  190
-          0.9          0       0       0   0   0  10  190
+    threshold  precision  recall      f1  tp   fp  fn   tn
+         0.01    0.06897   1.000  0.1290  10  135   0   55
+         0.02    0.08911  0.9000  0.1622   9   92   1   98
+         0.05     0.1296  0.7000  0.2188   7   47   3  143
+          0.1     0.2258  0.7000  0.3415   7   24   3  166
+          0.2     0.5000  0.6000  0.5455   6    6   4  184
+         0.23     0.5455  0.6000  0.5714   6    5   4  185
+          0.3     0.5000  0.5000  0.5000   5    5   5  185
+          0.4     0.3333  0.2000  0.2500   2    4   8  186
+          0.5          0       0       0   0    3  10  187
+          0.6          0       0       0   0    1  10  189
+          0.7          0       0       0   0    1  10  189
+          0.8          0       0       0   0    0  10  190
+          0.9          0       0       0   0    0  10  190
     the f1 of `ill` is highest at 0.23: on other rows than these it is likely to be lower
     ");
     let recorded = fs::read_to_string(Path::new(&run).join("metrics.csv")).unwrap();
@@ -162,6 +165,19 @@ fn predictions_follow_the_threshold() {
     assert_eq!(predicted(&["--threshold=0.5", "-q"]).0.column("class"), plain.column("class"));
 }
 
+/// Test rows do not choose a threshold, and that of the frequent class is rarely meant.
+#[test]
+fn thresholds_of_the_wrong_rows_or_class_are_warned_of() {
+    let (place, run) = rare();
+    let warned =
+        |words: &[&str]| place.runner(&[&["evaluate", &run, "-q"], words].concat()).ended_by(0).stderr;
+    let test = "warning: these are the test rows: choose the threshold on the validation rows, with `--validation`\n";
+    let class = "warning: the threshold is of `well`, which has more rows than `ill`: `--positive` names another class\n";
+    assert_eq!(warned(&["--thresholds"]), format!("{test}{class}"));
+    assert_eq!(warned(&["--threshold", "1"]), class);
+    assert_eq!(warned(&["--validation", "--thresholds", "--positive", "ill"]), "");
+}
+
 #[test]
 fn thresholds_that_mean_nothing() {
     let (place, run) = rare();
@@ -169,9 +185,9 @@ fn thresholds_that_mean_nothing() {
         let ended = place.runner(&[&["evaluate", run, "-q"], words].concat()).ended_by(2);
         ended.stderr
     };
-    for value in ["0", "1", "1.5", "-0.3", "nan", "text", "1e-60"] {
+    for value in ["0", "1.5", "-0.3", "nan", "text", "1e-60"] {
         let message = format!(
-            "error: invalid value '{value}' for '--threshold <P>': expected a probability between 0 and 1, such as 0.3\n\
+            "error: invalid value '{value}' for '--threshold <P>': expected a probability above 0 and at most 1, such as 0.3\n\
              \nFor more information, try '--help'.\n"
         );
         assert_eq!(refused(&run, &["--threshold", value]), message);
@@ -181,6 +197,7 @@ fn thresholds_that_mean_nothing() {
     error: `sick` is no class of this model: its classes are `ill`, `well`
       = hint: write the name as the training file does
     ");
+    assert!(refused(&run, &["--positive", "-1"]).starts_with("error: `-1` is no class of this model: "));
     let (kind, price) = (Model::kind(), Model::price());
     for words in [&["--threshold", "0.3"][..], &["--thresholds"], &["--positive", "large"]] {
         let three = refused(&kind.run, &[&["rare.csv"], words].concat());
@@ -209,7 +226,7 @@ fn thresholds_that_mean_nothing() {
         refused(all, &["--validation"]),
         format!(
             "error: `{all}` has no rows to validate on\n  \
-             = hint: give other rows that have the target, or train with `data.split.validation=0.2`\n"
+             = hint: name a run that validates (a final model is trained on all rows), or give other rows that have the target\n"
         )
     );
 }

@@ -136,6 +136,11 @@ pub struct BestRun {
     pub folders: Vec<PathBuf>,
 }
 
+/// Whether a run had a best validation.
+pub fn has_best(folder: &Path) -> bool {
+    Run::read_or_report(folder, &mut None).figure("best_value").is_some()
+}
+
 /// The only run of a path, or the best trial of the only sweep.
 ///
 /// # Errors

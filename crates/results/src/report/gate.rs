@@ -67,9 +67,9 @@ impl Condition {
             "as in `--fail-if 'median(steps_per_s) < 0.95 * baseline'` or `mean(validation.loss) > 0.1`";
         let wrong = |message: String| ReportError::query(message, Some(hint));
         let no_condition = || wrong(format!("`{text}` is no condition"));
-        let parts = Operator::split(text).filter(|(left, ..)| !left.is_empty());
-        let (left, operator, right) = parts.ok_or_else(no_condition)?;
-        let (name, rest) = left.split_once('(').ok_or_else(|| without_statistic(text, left, own))?;
+        let (left, operator, right) = Operator::split(text).ok_or_else(no_condition)?;
+        let meant = || without_statistic(text, [left, right], operator, own);
+        let (name, rest) = left.split_once('(').ok_or_else(|| meant().unwrap_or_else(no_condition))?;
         let statistic = match name.trim() {
             "mean" => Statistic::Mean,
             "median" => Statistic::Median,

@@ -53,8 +53,10 @@ impl Space {
         let last = name.rsplit('.').next().unwrap_or(name);
         let near = suggest::nearest(last, functions()).or_else(|| suggest::longer(last, functions()));
         let meant = near.map(|near| format!("{near}({rest})"));
-        // Of one argument it may be a word, such as a column's name.
-        (meant.is_some() || (rest.contains(',') && !rest.contains(['(', ')']))).then_some((name, meant))
+        // Other words are strings, such as a column's name.
+        let are_numbers =
+            rest.contains(',') && rest.split(',').all(|piece| piece.trim().parse::<f64>().is_ok());
+        (meant.is_some() || are_numbers).then_some((name, meant))
     }
 
     /// Parses `logspace(1e-4, 1e-1, 7)` and the other forms.

@@ -31,21 +31,25 @@ impl Matrix<'_> {
         self.counts.len() == self.actual.len() * self.predicted.len()
     }
 
-    /// A cell, and its share of the rows of the class.
-    fn at(&self, actual: usize, predicted: usize) -> (u64, f64) {
-        let row = &self.counts[actual * self.predicted.len()..][..self.predicted.len()];
-        (row[predicted], row[predicted] as f64 / row.iter().sum::<u64>().max(1) as f64)
+    /// The cells of each actual class, and their shares of its rows.
+    fn rows(&self) -> impl Iterator<Item = Vec<(u64, f64)>> + '_ {
+        let shares = |row: &[u64]| {
+            let rows = row.iter().sum::<u64>().max(1) as f64;
+            row.iter().map(|count| (*count, *count as f64 / rows)).collect()
+        };
+        self.counts.chunks_exact(self.predicted.len().max(1)).map(shares)
     }
 
     /// Pairs of different classes with their rows, the most frequent first.
     fn confusions(&self) -> Vec<(&str, &str, u64, f64)> {
-        let pairs = (0..self.actual.len()).flat_map(|a| (0..self.predicted.len()).map(move |p| (a, p)));
-        let pair = |(a, p): (usize, usize)| {
-            let (count, share) = self.at(a, p);
-            (self.actual[a].as_str(), self.predicted[p].as_str(), count, share)
-        };
-        let wrong = pairs.map(pair).filter(|(actual, predicted, count, _)| actual != predicted && *count > 0);
-        let mut all: Vec<_> = wrong.collect();
+        let mut all = Vec::new();
+        for (actual, row) in self.actual.iter().zip(self.rows()) {
+            for (predicted, (count, share)) in self.predicted.iter().zip(row) {
+                if count > 0 && actual != predicted {
+                    all.push((actual.as_str(), predicted.as_str(), count, share));
+                }
+            }
+        }
         all.sort_by_key(|(.., count, _)| Reverse(*count));
         all
     }
@@ -74,10 +78,11 @@ impl Content<'_> {
     }
 
     fn matrix(&mut self, html: &mut Html, of: &str, matrix: &Matrix<'_>) {
+        let cells: Vec<_> = matrix.rows().collect();
         let place = |names: &[String], name: &str| names.iter().position(|known| known == name);
         // Shades are shares of the actual class, so that rare classes are visible too.
         let cell = |row: &str, column: &str| {
-            let (count, share) = matrix.at(place(matrix.actual, row)?, place(matrix.predicted, column)?);
+            let (count, share) = cells[place(matrix.actual, row)?][place(matrix.predicted, column)?];
             let own = if count > 0 { format!("\n{}", units::percent(share)) } else { String::new() };
             Some((format!("{}{own}", units::count(count)), (share * heat::SHADES) as usize))
         };
@@ -103,7 +108,7 @@ fn confusions(html: &mut Html, of: &str, matrix: &Matrix<'_>) {
     columns.figures("share of the actual class", units::percent, |(.., share)| Some(*share));
     let classes = units::count(matrix.actual.len() as u64);
     match found {
-        0 => html.prose("note", &format!("no class of {classes} is taken for another.")),
+        0 => html.prose("note", &format!("No class of {classes} is taken for another.")),
         _ => table::table(html, "Classes that are taken for others, the most frequent first", &columns.all()),
     }
     let cut = if found > MOST {

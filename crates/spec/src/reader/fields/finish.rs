@@ -44,8 +44,10 @@ impl Fields<'_> {
                 (Some(hint), ..) => hint.to_owned(),
                 (None, Some(choice), _) => {
                     let table = self.reading.path_to(Some(choice));
+                    let is_in_list = table.split('.').any(|part| part.parse::<usize>().is_ok());
                     match entry.key_span.is_argument() {
                         true => format!("write `'{table}={{ ... }}'` instead"),
+                        false if is_in_list => format!("write `{choice} = {{ ... }}` instead"),
                         false => format!("write `[{table}]` instead"),
                     }
                 }
