@@ -215,7 +215,7 @@ class Runs(unittest.TestCase):
         self.assertEqual((metrics["threshold"], metrics["positive_class"]), (threshold, "ill"))
         self.assertEqual(sum(row[0] for row in metrics["confusion"]), wanted.count("ill"))
         self.assertIsNone(run.evaluate(rows, options=["--thresholds"]).get("threshold"))
-        with self.assertRaisesRegex(runner.RunnerError, "expected a probability between 0 and 1, such as 0.3"):
+        with self.assertRaisesRegex(runner.RunnerError, "expected a probability above 0 and at most 1, such as 0.3"):
             run.predict(rows, threshold=1.5)
 
     def test_classes_keep_their_names(self):
