@@ -9,7 +9,7 @@ use super::{
     processes::{Job, THREE, TWO, name},
 };
 use crate::{
-    ends::{LIMIT, send},
+    ends::{LIMIT, send, side_by_side},
     process::{Folder, Sandbox, tensors},
     timeline::lanes,
 };
@@ -135,7 +135,7 @@ fn gpus_of_processes_learn_with_early_sums_what_those_of_one_do() {
 fn a_lost_rank_ends_early_sums_within_the_limit() {
     let Some(sim) = Sim::get() else { return };
     let place = Sandbox::new(MLP);
-    for (engine, signal) in [("graph", "-STOP"), ("launch", "-KILL")] {
+    side_by_side([("graph", "-STOP"), ("launch", "-KILL")], |(engine, signal)| {
         let engine = format!("devices.engine={engine}");
         let layers = wide();
         let common = [
@@ -163,5 +163,5 @@ fn a_lost_rank_ends_early_sums_within_the_limit() {
             name(1)
         );
         assert!(last.ends_with(&lost), "{engine}, {signal}: {last}");
-    }
+    });
 }

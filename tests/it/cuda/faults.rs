@@ -1,7 +1,10 @@
 //! Errors are full sentences, are reported before the start where possible, and never crash.
 
 use super::{LINREG, Sim, flow::STEADY, has_real_driver};
-use crate::process::{Folder, Sandbox};
+use crate::{
+    ends::side_by_side,
+    process::{Folder, Sandbox},
+};
 
 /// Asserts that a run is rejected before it starts: exit code, message, no folder.
 #[track_caller]
@@ -116,9 +119,8 @@ fn a_launch_that_fails_ends_the_run_with_all_rows_before_it() {
 fn a_gpu_that_hangs_ends_the_run_with_all_rows_before_it() {
     let Some(sim) = Sim::get() else { return };
     // The launch that contains the tenth step, under `immediate`.
-    for (engine, kernel) in
-        [("persistent", 10), ("cooperative", 10), ("graph", 9 * 6 + 3), ("launch", 9 * 6 + 3)]
-    {
+    let cases = [("persistent", 10), ("cooperative", 10), ("graph", 9 * 6 + 3), ("launch", 9 * 6 + 3)];
+    side_by_side(cases, |(engine, kernel)| {
         let engine = format!("devices.engine={engine}");
         let fails = format!("hang:{kernel}");
         let variables = [("RUNNER_SIM_FAIL", fails.as_str()), ("RUNNER_GPU_WAIT_S", "2")];
@@ -140,7 +142,7 @@ fn a_gpu_that_hangs_ends_the_run_with_all_rows_before_it() {
         let timing = folder.table("timing.csv").only("clock", "device");
         let steps: Vec<&str> = timing.column("count").into_iter().take(1).collect();
         assert_eq!(steps, ["9"], "{engine}");
-    }
+    });
 }
 
 /// Rows of finished blocks are read from a GPU even though it hangs.
@@ -148,9 +150,8 @@ fn a_gpu_that_hangs_ends_the_run_with_all_rows_before_it() {
 fn a_gpu_that_hangs_leaves_the_rows_of_blocks_that_are_done() {
     let Some(sim) = Sim::get() else { return };
     // While step times are unknown, blocks have one step, then two, then more; the third block does not end.
-    for (engine, kernel) in
-        [("persistent", 3), ("cooperative", 3), ("graph", 3 * 6 + 3), ("launch", 3 * 6 + 3)]
-    {
+    let cases = [("persistent", 3), ("cooperative", 3), ("graph", 3 * 6 + 3), ("launch", 3 * 6 + 3)];
+    side_by_side(cases, |(engine, kernel)| {
         let engine = format!("devices.engine={engine}");
         let arguments = [engine.as_str(), "-q"];
         let (place, fails) = (Sandbox::new(LINREG), format!("hang:{kernel}"));
@@ -165,7 +166,7 @@ fn a_gpu_that_hangs_leaves_the_rows_of_blocks_that_are_done() {
         assert_eq!(metrics.column("loss"), whole.column("loss")[..3], "{engine}");
         assert_eq!(["status", "steps"].map(|name| folder.summary(name)), ["failed", "3"], "{engine}");
         assert_eq!(folder.table("timing.csv").only("clock", "device").cell(0, "count"), "3", "{engine}");
-    }
+    });
 }
 
 /// A driver call that never returns cannot be cancelled. So the process ends, and keeps the rows up to then.
@@ -173,9 +174,9 @@ fn a_gpu_that_hangs_leaves_the_rows_of_blocks_that_are_done() {
 fn a_driver_that_does_not_come_back_ends_the_process() {
     let Some(sim) = Sim::get() else { return };
     // Each step takes longer than the interval at which rows are flushed.
-    for (engine, launch, slow) in
-        [("persistent", 10, "launch"), ("graph", 9 * 6 + 3, "h2d"), ("launch", 9 * 6 + 3, "launch op_loss")]
-    {
+    let cases =
+        [("persistent", 10, "launch"), ("graph", 9 * 6 + 3, "h2d"), ("launch", 9 * 6 + 3, "launch op_loss")];
+    side_by_side(cases, |(engine, launch, slow)| {
         let engine = format!("devices.engine={engine}");
         let (fails, slow) = (format!("stuck:{launch}"), format!("{slow}:30000"));
         let variables =
@@ -192,7 +193,7 @@ fn a_driver_that_does_not_come_back_ends_the_process() {
         assert_eq!(ran.ended.code, Some(1), "{engine}");
         assert_eq!(metrics.column("step"), ["1", "2", "3", "4", "5", "6", "7", "8", "9"], "{engine}");
         assert!(folder.text("timing.csv").lines().count() <= 1, "{engine}: nobody was left to tell of times");
-    }
+    });
 }
 
 /// After a GPU hangs, later trials on it are not run; those on other devices are.

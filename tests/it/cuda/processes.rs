@@ -10,7 +10,7 @@ use std::{
 
 use super::{LINREG, Sim, parity::MLP, plus};
 use crate::{
-    ends::{LIMIT, send, wait_until},
+    ends::{LIMIT, send, side_by_side, wait_until},
     process::{Ended, Folder, Ran, Sandbox, tensors},
 };
 
@@ -270,18 +270,19 @@ fn a_gpu_that_fails_ends_the_training_of_all() {
     let (Some(with), Some((without, _folder))) = (Sim::get(), Sim::only(&WITHOUT_NCCL)) else { return };
     let (place, second) = (Sandbox::new(LINREG), name(1));
     let hangs = format!("`{second}` hangs while in a call of the driver: it has not ended within ");
-    for (sim, fault, words) in [
+    let cases = [
         (&without, "launch:40", format!("`{second}` failed while launching the kernel `")),
         (&without, "stuck:40", hangs),
         (&with, "replay:5", format!("`{second}` failed while launching a graph of its steps: ")),
-    ] {
+    ];
+    side_by_side(cases, |(sim, fault, words)| {
         let rank: Variables<'_> = &[("RUNNER_SIM_FAIL", fault), ("RUNNER_GPU_WAIT_S", "2")];
         let run = Job::start(sim, &place, &["-q"], &[&[], rank]).end().ended_by(1);
         assert_eq!(run.summary("status"), "failed");
         let log = run.text("run.log");
         let last = log.lines().rfind(|line| line.contains(" ERROR ")).unwrap();
         assert!(last.contains(&format!(": {words}")), "{last}");
-    }
+    });
 }
 
 /// A rank that is killed or frozen is named, in time, and the run goes on from its checkpoint as if nothing had been.
@@ -289,14 +290,15 @@ fn a_gpu_that_fails_ends_the_training_of_all() {
 fn a_lost_rank_ends_the_training_within_the_limit() {
     let (Some(with), Some((without, _folder))) = (Sim::get(), Sim::only(&WITHOUT_NCCL)) else { return };
     let (place, second) = (Sandbox::new(LINREG), name(1));
-    for (sim, engine, signal, more) in [
+    let cases = [
         (&without, "launch", "-KILL", None),
         (&with, "graph", "-STOP", None),
         (&with, "graph", "-KILL", None),
         // A network says at once that something is wrong, and not where.
         (&with, "graph", "-KILL", Some(("RUNNER_SIM_NCCL_DEATHS", "1"))),
         (&with, "launch", "-STOP", None),
-    ] {
+    ];
+    side_by_side(cases, |(sim, engine, signal, more)| {
         let what = format!("{engine}, {signal}, {more:?}");
         let engine = format!("devices.engine={engine}");
         let arguments = [&SLOW[..], &["trainer.max_epochs=6", &engine, "-q"]].concat();
@@ -319,7 +321,7 @@ fn a_lost_rank_ends_the_training_within_the_limit() {
         Job::resume(sim, &place, &run, 2).ended_by(0);
         assert_eq!(run.numbers(), whole.numbers(), "{what}");
         assert_eq!(tensors(&run.model()), tensors(&whole.model()), "{what}");
-    }
+    });
 }
 
 /// Of three ranks the other two say so, and end.
@@ -328,7 +330,7 @@ fn without_rank_0_the_others_end() {
     let Some(sim) = Sim::get() else { return };
     let place = Sandbox::new(LINREG);
     let slow: Variables<'_> = &[SLOWLY, THREE[0][0]];
-    for engine in ["graph", "launch"] {
+    side_by_side(["graph", "launch"], |engine| {
         let engine = format!("devices.engine={engine}");
         let arguments = [&SLOW[..], &["trainer.max_epochs=100", &engine, "-q"]].concat();
         let mut job = Job::start(&sim, &place, &arguments, &[slow; 3]);
@@ -345,5 +347,5 @@ fn without_rank_0_the_others_end() {
         }
         job.ranks[0].kill().unwrap();
         job.ranks[0].wait().unwrap();
-    }
+    });
 }

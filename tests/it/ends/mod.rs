@@ -29,6 +29,14 @@ use super::{
 /// Longer than anything here takes, even on a busy machine.
 pub const LIMIT: Duration = Duration::from_secs(60);
 
+/// Checks cases side by side: those that mostly wait take little longer than one.
+pub fn side_by_side<T: Send>(cases: impl IntoIterator<Item = T>, check: impl Fn(T) + Sync) {
+    thread::scope(|scope| {
+        let check = &check;
+        cases.into_iter().for_each(|case| drop(scope.spawn(move || check(case))));
+    });
+}
+
 pub fn quiet(mut command: Command) -> Child {
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
 }
