@@ -80,7 +80,7 @@ impl Key {
             found.retain(|name| !name.starts_with("train."));
         }
         if found.is_empty() {
-            let last = known().flat_map(|name| [name, name.rsplit('.').next().unwrap_or(name)]);
+            let last = known().chain([TAG]).flat_map(|name| [name, name.rsplit('.').next().unwrap_or(name)]);
             let near = nearest(word, last).map(|near| format!("did you mean `{near}`?"));
             let axes = distinct(runs.iter().flat_map(|run| &run.axes).map(|(axis, _)| axis));
             let all = short(&axes).into_iter().chain(["status"]).chain(known_figures(runs));
