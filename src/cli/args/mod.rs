@@ -22,7 +22,7 @@ use crate::{
     run::{Exit, print, print_coloured, print_error},
 };
 pub use model::{
-    CategoryRule, DecisionOptions, EvaluateOptions, ExportOptions, MarkOptions, ModelOptions, NO_PARQUET,
+    CategoryRule, DecisionOptions, EvaluateOptions, ExportOptions, MarkOptions, ModelOptions, ModelsOptions, NO_PARQUET,
     PredictOptions,
 };
 pub use options::{
