@@ -26,7 +26,8 @@ pub fn export(options: &ExportOptions) -> Result<Exit, Exit> {
 fn onnx(options: &ExportOptions, file: &Path) -> Result<Exit, PredictError> {
     let is_printed = is_standard_output(file);
     let predictor = predict::open(&options.model, Models::One, options.quiet)?;
-    let [inputs, outputs] = write_onnx(predictor.first(), file, options.unknown_category == CategoryRule::Ignore)?;
+    let [inputs, outputs] =
+        write_onnx(predictor.first(), file, options.unknown_category == CategoryRule::Ignore)?;
     let told = |text: &str| {
         if !options.quiet {
             print_stderr(text)

@@ -3,7 +3,10 @@
 use std::{io::ErrorKind, path::Path};
 
 use super::{
-    args::{CategoryRule, DecisionOptions, EvaluateOptions, MarkOptions, ModelOptions, ModelsOptions, PredictOptions},
+    args::{
+        CategoryRule, DecisionOptions, EvaluateOptions, MarkOptions, ModelOptions, ModelsOptions,
+        PredictOptions,
+    },
     runs,
 };
 use crate::{

@@ -21,7 +21,7 @@ use crate::{
     host::escape_line,
     plan::MOST_RANKED,
     spec::Metric,
-    train::{Drawn, Scores},
+    train::{DecisionRule, Drawn, Scores},
     units,
 };
 
@@ -58,36 +58,21 @@ pub fn evaluate(
 ) -> Result<Evaluation, PredictError> {
     let trained = predictor.first();
     let decision = Decision::new(trained, &request.decision)?;
-    let (classifies, width) = (trained.spec.model.loss.classifies(), trained.data.target_width());
-    let new_scores = || match classifies {
-        true => Scores::of_classes_by(decision.rule, trained.outputs, true),
-        false => Scores::of_numbers(&trained.data.target_scales()),
-    };
-    let mut scores = new_scores();
-    let ensemble = if predictor.which == Models::Ensemble { &predictor.models[..] } else { &[] };
-    let mut alone: Vec<(Scores, [f64; 2])> = ensemble.iter().map(|_| (new_scores(), [0.0; 2])).collect();
-    let mut weight = 0.0;
-    let mut drawn = IntervalRows::new(trained);
-    let mut take = |chunk: &Chunk<'_>| {
-        let targets = chunk.targets;
-        scores.add(chunk.outputs, targets, width);
-        drawn.add(chunk.outputs, targets, chunk.kept);
-        weight += trained.data.weight_of(targets);
-        for ((scores, all), outputs) in alone.iter_mut().zip(chunk.of_models) {
-            scores.add(outputs, targets, width);
-            all.iter_mut().zip(sums(trained, outputs, targets)).for_each(|(all, own)| *all += own);
-        }
-        Ok(())
-    };
+    let mut tally = Tally::new(predictor, decision.rule);
     let mut sample = request.importance.then(|| importance::sample_for(trained)).transpose()?;
     let mut see = |block: &RowBlock| sample.iter_mut().for_each(|sample| sample.see(block));
-    let Passed { rows, count, sums, groups } = pass(predictor, request, &mut see, warn, &mut take)?;
+    let Passed { rows, count, sums, groups } = pass(predictor, request, &mut see, warn, &mut |chunk| {
+        tally.add(chunk);
+        Ok(())
+    })?;
+    let Tally { scores, alone, weight, drawn, .. } = tally;
     warn_of(predictor, request, (rows.as_ref(), count), &scores, warn);
     let lacks_weights = rows.as_ref().is_some_and(|rows| rows.lacks_weights().is_some());
     let column = trained.data.weight().filter(|_| !lacks_weights);
     if let Some(column) = column.filter(|_| weight == 0.0) {
         return Err(PredictError::NoWeight { column: column.to_owned() });
     }
+    let classifies = trained.spec.model.loss.classifies();
     let classes = trained.data.class_names().unwrap_or_default();
     let targets = trained.data.target_names();
     let named = |loss, accuracy, scores: &Scores| all_metrics(loss, accuracy, scores, &targets);
@@ -125,6 +110,41 @@ pub fn evaluate(
         thresholds,
         importance,
     })
+}
+
+/// What metrics are computed from.
+struct Tally<'a> {
+    trained: &'a Trained,
+    scores: Scores,
+    /// Those of each model of an ensemble, and the sums of its losses and correct predictions.
+    alone: Vec<(Scores, [f64; 2])>,
+    /// The sum of the rows' weights.
+    weight: f64,
+    drawn: IntervalRows,
+}
+
+impl<'a> Tally<'a> {
+    fn new(predictor: &'a Predictor, rule: DecisionRule) -> Self {
+        let trained = predictor.first();
+        let new = || match trained.spec.model.loss.classifies() {
+            true => Scores::of_classes_by(rule, trained.outputs, true),
+            false => Scores::of_numbers(&trained.data.target_scales()),
+        };
+        let ensemble = if predictor.which == Models::Ensemble { &predictor.models[..] } else { &[] };
+        let alone = ensemble.iter().map(|_| (new(), [0.0; 2])).collect();
+        Self { trained, scores: new(), alone, weight: 0.0, drawn: IntervalRows::new(trained) }
+    }
+
+    fn add(&mut self, chunk: &Chunk<'_>) {
+        let (targets, width) = (chunk.targets, self.trained.data.target_width());
+        self.scores.add(chunk.outputs, targets, width);
+        self.drawn.add(chunk.outputs, targets, chunk.kept);
+        self.weight += self.trained.data.weight_of(targets);
+        for ((scores, all), outputs) in self.alone.iter_mut().zip(chunk.of_models) {
+            scores.add(outputs, targets, width);
+            all.iter_mut().zip(sums(self.trained, outputs, targets)).for_each(|(all, own)| *all += own);
+        }
+    }
 }
 
 /// The mean of each metric over models; `None` without models.

@@ -41,6 +41,9 @@ impl Evaluation {
         let accuracy = self.metrics.iter().find(|(name, _)| name == "accuracy").map(|(_, value)| *value);
         out.push_str(&self.intervals.text(accuracy));
         out.push_str(&self.baseline.text(self.decision.threshold.is_some()));
+        if self.of_one.is_some() {
+            out.push_str("one model: the mean of what each model of the ensemble reaches alone\n");
+        }
         out.push_str(&self.decision.text);
         let classes = self.class_counts().map(|counts| ClassTable::new(&self.classes, counts).text());
         let more = [

@@ -10,7 +10,7 @@ use super::{
     pass::Pass,
 };
 use crate::{
-    data::{NewRows, RowBlock},
+    data::{NewRows, RowBlock, Scale},
     plan::validation_rows,
     train::{DecisionRule, losses_of_rows},
     units,
@@ -68,9 +68,8 @@ pub fn forward(
     }
     let mut done = (0, [0.0; 2]);
     for (place, pass) in passes.into_iter().enumerate().rev() {
-        done = pass.finish(&mut |outputs, targets, kept| {
-            meeting.add(place, outputs, (targets, kept), &mut take)
-        })?;
+        done = pass
+            .finish(&mut |outputs, targets, kept| meeting.add(place, outputs, (targets, kept), &mut take))?;
     }
     let done = (done.0, meeting.sums.unwrap_or(done.1));
     far.warnings().into_iter().for_each(&mut *warn);
@@ -90,7 +89,9 @@ pub fn forward(
 fn next_blocks(rows: &mut [NewRows<'_>]) -> Result<Option<Vec<RowBlock>>, PredictError> {
     let blocks = rows.iter_mut().map(NewRows::next_block).collect::<Result<Option<Vec<_>>, _>>()?;
     match blocks {
-        Some(blocks) if blocks.iter().any(|block| block.rows != blocks[0].rows) => Err(PredictError::RowsApart),
+        Some(blocks) if blocks.iter().any(|block| block.rows != blocks[0].rows) => {
+            Err(PredictError::RowsApart)
+        }
         blocks => Ok(blocks),
     }
 }
@@ -104,7 +105,8 @@ pub fn sums(trained: &Trained, outputs: &[f32], targets: &[f32]) -> [f64; 2] {
     let rows = || outputs.chunks_exact(count).zip(targets.chunks_exact(width));
     let weight = |actual: &[f32]| if weighted { f64::from(actual[width - 1]) } else { 1.0 };
     let loss = losses.iter().zip(rows()).map(|(loss, (_, actual))| weight(actual) * loss).sum();
-    let is_hit = |(outputs, actual): &(&[f32], &[f32])| DecisionRule::default().class(outputs) == actual[0] as usize;
+    let is_hit =
+        |(outputs, actual): &(&[f32], &[f32])| DecisionRule::default().class(outputs) == actual[0] as usize;
     let hits = if kind.classifies() { rows().filter(is_hit).count() } else { 0 };
     [loss, hits as f64]
 }
@@ -146,8 +148,11 @@ impl<'a> Meeting<'a> {
         for (model, waiting) in self.models.iter().zip(&mut self.waiting) {
             let own = waiting.pop_front().ok_or(PredictError::RowsApart)?;
             let from = model.data.target_scales();
-            own.chunks_exact(first.outputs).enumerate().for_each(|(row, outputs)| mean.add(row, outputs, &from));
-            of_models.push(rescaled(&own, first.outputs, &from, &scales));
+            own.chunks_exact(first.outputs)
+                .enumerate()
+                .for_each(|(row, outputs)| mean.add(row, outputs, &from));
+            let original = |scale: &Scale, y: f32| scale.original(y.into());
+            of_models.push(rescaled(&own, first.outputs, (&from, &scales), original));
         }
         let outputs = &mean.outputs()[..];
         sums.iter_mut().zip(self::sums(first, outputs, targets)).for_each(|(sum, own)| *sum += own);

@@ -55,17 +55,30 @@ fn log_of_sum(a: f64, b: f64) -> f64 {
     top + ((a - top).exp() + (b - top).exp()).ln()
 }
 
-/// Values of a model's targets in another scale: `values` is `[rows, width]`, where columns without a scale stay as they are.
-pub fn rescaled(values: &[f32], width: usize, from: &[Scale], to: &[Scale]) -> Vec<f32> {
+/// Values of a model's targets in another scale, by what `original` says that they are in the units of the file. `values` is
+/// `[rows, width]`, where columns without a scale stay as they are.
+pub fn rescaled(
+    values: &[f32],
+    width: usize,
+    (from, to): (&[Scale], &[Scale]),
+    original: impl Fn(&Scale, f32) -> f64,
+) -> Vec<f32> {
     let scales: Vec<_> = from.iter().zip(to).collect();
     let of_row = |row: &[f32]| {
         let of = |(column, value): (usize, &f32)| match scales.get(column) {
-            Some((from, to)) if from != to => to.apply(from.original((*value).into())),
+            Some((from, to)) if from != to => to.apply(original(from, *value)),
             _ => *value,
         };
         row.iter().enumerate().map(of).collect::<Vec<f32>>()
     };
     values.chunks_exact(width).flat_map(of_row).collect()
+}
+
+/// The number with the fewest digits that has this scaled value: that of the file, unless it has more digits than f32 tells apart.
+pub fn shortest(scale: &Scale, scaled: f32) -> f64 {
+    let value = scale.original(scaled.into());
+    let mut rounded = (0..17).filter_map(|digits| format!("{value:.digits$e}").parse::<f64>().ok());
+    rounded.find(|rounded| scale.apply(*rounded) == scaled).unwrap_or(value)
 }
 
 #[cfg(test)]
@@ -101,8 +114,20 @@ mod tests {
         let scale = |text| serde_json::from_str::<Scale>(text).expect("a scale");
         let [first, second] = [r#"{"mean":10,"std":2}"#, r#"{"mean":20,"std":4}"#].map(scale);
         assert_eq!(mean(vec![first], &[(&[3.0], &[first]), (&[1.0], &[second])]), [5.0]);
-        assert_eq!(mean(vec![Scale::IDENTITY], &[(&[3.0], &[Scale::IDENTITY]), (&[1.0], &[Scale::IDENTITY])]), [2.0]);
+        assert_eq!(
+            mean(vec![Scale::IDENTITY], &[(&[3.0], &[Scale::IDENTITY]), (&[1.0], &[Scale::IDENTITY])]),
+            [2.0]
+        );
         // The weight that follows a target is none.
-        assert_eq!(rescaled(&[1.0, 0.5, 0.0, 2.0], 2, &[second], &[first]), [7.0, 0.5, 5.0, 2.0]);
+        assert_eq!(rescaled(&[1.0, 0.5, 0.0, 2.0], 2, (&[second], &[first]), shortest), [7.0, 0.5, 5.0, 2.0]);
+    }
+
+    #[test]
+    fn a_target_is_the_number_of_the_file() {
+        let scale: Scale = serde_json::from_str(r#"{"mean":152.13,"std":77.09}"#).expect("a scale");
+        for value in [151.0, 75.0, -0.25, 1234.5678, 152.13] {
+            assert_eq!(shortest(&scale, scale.apply(value)), value);
+        }
+        assert!(shortest(&scale, f32::NAN).is_nan());
     }
 }

@@ -4,9 +4,9 @@
 use std::collections::{BTreeSet, HashMap};
 
 use super::{
-    Predictor, PredictError, Trained,
+    PredictError, Predictor, Trained,
     forward::{Chunk, forward},
-    mean::{MeanOutputs, rescaled},
+    mean::{MeanOutputs, rescaled, shortest},
     trained::HeldRows,
 };
 use crate::{data::NewRows, units};
@@ -32,16 +32,18 @@ impl OutOfFold {
         let all: BTreeSet<u32> = held.iter().flat_map(|held| held.numbers.iter().copied()).collect();
         let numbers: Vec<u32> = all.into_iter().collect();
         warn_of_lacking(predictor, &held, numbers.len(), warn);
-        let (mut mean, mut targets) = (MeanOutputs::new(first, numbers.len()), vec![0.0; numbers.len() * width]);
+        let (mut mean, mut targets) =
+            (MeanOutputs::new(first, numbers.len()), vec![0.0; numbers.len() * width]);
         let mut groups = Groups::new(numbers.len());
-        for (model, HeldRows { part, numbers: own, groups: of_rows, .. }) in predictor.models.iter().zip(held) {
+        for (model, HeldRows { part, numbers: own, groups: of_rows, .. }) in predictor.models.iter().zip(held)
+        {
             let places = own.iter().filter_map(|number| numbers.binary_search(number).ok());
             let places: Vec<usize> = places.collect();
             groups.add(&places, of_rows.as_deref());
             let own_scales = model.data.target_scales();
             let mut places = places.into_iter();
             let mut take = |chunk: &Chunk<'_>| {
-                let actual = rescaled(chunk.targets, width, &own_scales, &scales);
+                let actual = rescaled(chunk.targets, width, (&own_scales, &scales), shortest);
                 let rows = chunk.outputs.chunks_exact(model.outputs).zip(actual.chunks_exact(width));
                 for ((outputs, actual), place) in rows.zip(&mut places) {
                     mean.add(place, outputs, &own_scales);

@@ -10,6 +10,7 @@ use std::{
 use super::{
     PredictError, Predictor,
     forward::{Chunk, forward},
+    mean::shortest,
     out_of_fold::OutOfFold,
     output_file::OutputFile,
 };
@@ -159,9 +160,9 @@ impl<'a> PredictionTable<'a> {
             targets => targets.iter().map(|target| format!("{what}_{target}")).collect(),
         };
         let mut names = match &self.classes {
-            Some(classes) => {
-                iter::once("class".to_owned()).chain(classes.iter().map(|class| format!("p_{class}"))).collect()
-            }
+            Some(classes) => iter::once("class".to_owned())
+                .chain(classes.iter().map(|class| format!("p_{class}")))
+                .collect(),
             None => named("prediction"),
         };
         if self.has_targets {
@@ -185,14 +186,20 @@ impl<'a> PredictionTable<'a> {
                 (Some(actual), Some(classes)) => {
                     lines.text(classes.get(actual[0] as usize).map_or("", String::as_str));
                 }
-                (Some(actual), None) => self.numbers(lines, actual),
+                (Some(actual), None) => actual.iter().zip(&self.scales).for_each(|(y, scale)| {
+                    if scale.is_identity() {
+                        lines.f32(*y)
+                    } else {
+                        lines.f64(shortest(scale, *y))
+                    };
+                }),
                 (None, _) => {}
             }
             lines.end();
         }
     }
 
-    /// Numbers in the units of the training file; what follows those of the targets is left out.
+    /// Numbers in the units of the training file.
     fn numbers(&self, lines: &mut Lines, row: &[f32]) {
         row.iter().zip(&self.scales).for_each(|(y, scale)| {
             if scale.is_identity() {

@@ -118,7 +118,11 @@ impl Predictor {
         let epochs = self.models.iter().map(|model| model.epoch.parse().ok());
         let epochs = epochs.collect::<Option<BTreeSet<u64>>>().and_then(|epochs| {
             let (first, last) = (epochs.first()?, epochs.last()?);
-            Some(if first == last { format!(", of epoch {first}") } else { format!(", of epochs {first} to {last}") })
+            Some(if first == last {
+                format!(", of epoch {first}")
+            } else {
+                format!(", of epochs {first} to {last}")
+            })
         });
         format!(
             "models: {} of the best setting, {}: {}\nweights: {}{}\n",
@@ -140,7 +144,8 @@ impl Predictor {
             ("seed", all(&|model| Some(model.spec.seed))),
         ];
         let several = axes.iter().filter(|(_, values)| values.len() > 1);
-        let words: Vec<String> = several.map(|(name, values)| format!("{name}s {}", listed(values))).collect();
+        let words: Vec<String> =
+            several.map(|(name, values)| format!("{name}s {}", listed(values))).collect();
         if words.is_empty() { format!("{} {}", axes[0].0, listed(&axes[0].1)) } else { words.join(", ") }
     }
 
