@@ -32,7 +32,7 @@ pub enum PredictError {
     NoValidationRows { folder: PathBuf },
     #[error("`{}` is one model, and an ensemble is the mean of several", folder.display())]
     NoEnsemble { folder: PathBuf },
-    #[error("`{}` is of no sweep over folds, each of which keeps rows from one model", folder.display())]
+    #[error("`--out-of-fold` is for sweeps over folds, and `{}` is of none", folder.display())]
     NoFolds { folder: PathBuf },
     #[error("the models `{}` and `{}` predict other classes or targets", folders[0].display(), folders[1].display())]
     OtherTargets { folders: [PathBuf; 2] },

@@ -58,14 +58,14 @@ pub fn evaluate(
 ) -> Result<Evaluation, PredictError> {
     let trained = predictor.first();
     let decision = Decision::new(trained, &request.decision)?;
-    let mut tally = Tally::new(predictor, decision.rule);
+    let mut collector = Collector::new(predictor, decision.rule);
     let mut sample = request.importance.then(|| importance::sample_for(trained)).transpose()?;
     let mut see = |block: &RowBlock| sample.iter_mut().for_each(|sample| sample.see(block));
     let Passed { rows, count, sums, groups } = pass(predictor, request, &mut see, warn, &mut |chunk| {
-        tally.add(chunk);
+        collector.add(chunk);
         Ok(())
     })?;
-    let Tally { scores, alone, weight, drawn, .. } = tally;
+    let Collector { scores, alone, weight, drawn, .. } = collector;
     warn_of(predictor, request, (rows.as_ref(), count), &scores, warn);
     let lacks_weights = rows.as_ref().is_some_and(|rows| rows.lacks_weights().is_some());
     let column = trained.data.weight().filter(|_| !lacks_weights);
@@ -113,7 +113,7 @@ pub fn evaluate(
 }
 
 /// What metrics are computed from.
-struct Tally<'a> {
+struct Collector<'a> {
     trained: &'a Trained,
     scores: Scores,
     /// Those of each model of an ensemble, and the sums of its losses and correct predictions.
@@ -123,7 +123,7 @@ struct Tally<'a> {
     drawn: IntervalRows,
 }
 
-impl<'a> Tally<'a> {
+impl<'a> Collector<'a> {
     fn new(predictor: &'a Predictor, rule: DecisionRule) -> Self {
         let trained = predictor.first();
         let new = || match trained.spec.model.loss.classifies() {

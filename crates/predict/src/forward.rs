@@ -1,5 +1,5 @@
 //! Runs models on the CPU: rows arrive in blocks of any size and go through the validation program in
-//! chunks, as during training. Of several models each reads the rows by itself, since each has a preprocessing of its own.
+//! chunks, as during training. Each of several models reads the rows by itself, since it has a preprocessing of its own.
 
 use std::{collections::VecDeque, sync::Arc};
 
@@ -51,7 +51,7 @@ pub fn forward(
     };
     let chunk = validation_rows(models[0].spec.data.batch_size);
     let mut passes: Vec<Forward<'_>> = models.iter().map(|model| Forward::new(model, chunk)).collect();
-    let mut meeting = Meeting::new(models);
+    let mut means = ChunkMeans::new(models);
     let mut far = Far::new(&models[0].data);
     while let Some(blocks) = next_blocks(rows)? {
         far.see(&blocks[0]);
@@ -62,16 +62,16 @@ pub fn forward(
         // The first model completes a chunk.
         for (place, (pass, block)) in passes.iter_mut().zip(blocks).enumerate().rev() {
             pass.push(block, &mut |outputs, targets, kept| {
-                meeting.add(place, outputs, (targets, kept), &mut take)
+                means.add(place, outputs, (targets, kept), &mut take)
             })?;
         }
     }
     let mut done = (0, [0.0; 2]);
     for (place, pass) in passes.into_iter().enumerate().rev() {
-        done = pass
-            .finish(&mut |outputs, targets, kept| meeting.add(place, outputs, (targets, kept), &mut take))?;
+        done =
+            pass.finish(&mut |outputs, targets, kept| means.add(place, outputs, (targets, kept), &mut take))?;
     }
-    let done = (done.0, meeting.sums.unwrap_or(done.1));
+    let done = (done.0, means.sums.unwrap_or(done.1));
     far.warnings().into_iter().for_each(&mut *warn);
     for (column, count) in rows[0].unknown_categories() {
         let [count, all] = [count, done.0].map(|count| units::count(count as u64));
@@ -111,16 +111,16 @@ pub fn sums(trained: &Trained, outputs: &[f32], targets: &[f32]) -> [f64; 2] {
     [loss, hits as f64]
 }
 
-/// Where the outputs of several models for a chunk meet.
-struct Meeting<'a> {
+/// Takes the mean of several models' outputs for a chunk.
+struct ChunkMeans<'a> {
     models: &'a [Trained],
     /// The chunks of each model that the first has not come to.
     waiting: Vec<VecDeque<Vec<f32>>>,
-    /// Of the means; `None` of one model, whose program has them.
+    /// The sums for the means; `None` if there is one model, since its program has them.
     sums: Option<[f64; 2]>,
 }
 
-impl<'a> Meeting<'a> {
+impl<'a> ChunkMeans<'a> {
     fn new(models: &'a [Trained]) -> Self {
         let waiting = models.iter().map(|_| VecDeque::new()).collect();
         Self { models, waiting, sums: (models.len() > 1).then_some([0.0; 2]) }

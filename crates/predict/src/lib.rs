@@ -1,4 +1,4 @@
-//! Applies a run's model to new rows: predictions, and metrics if the rows are labelled.
+//! Applies a run's model, or several of a sweep, to rows: predictions, and metrics if the rows are labelled.
 //!
 //! The forward pass is the validation program, on the CPU; the preprocessing is stored in the model's file.
 //! Both can be exported as an ONNX file, for programs that serve models.

@@ -52,7 +52,7 @@ pub fn predict(
         return table.write(rows, &mut io::stdout().lock(), "standard output", warn);
     };
     let input = if let PredictedRows::New(input, _) = rows { Some(input.path()) } else { None };
-    let file = OutputFile::new(path, &predictor.first().folder, input)?;
+    let file = OutputFile::new(path, predictor.models.iter().map(|model| &*model.folder), input)?;
     if !force && file.replaces_other(table.header(&table.kept).bytes()) {
         return Err(table.is_other(rows, &file, path)?);
     }

@@ -169,7 +169,7 @@ pub struct EvaluateOptions {
     #[arg(long, value_name = "HOW", value_enum, default_value_t = CategoryRule::Error)]
     pub unknown_category: CategoryRule,
     /// The labels of arrays
-    #[arg(long, value_name = "FILE", requires = "data", value_hint = clap::ValueHint::FilePath)]
+    #[arg(long, value_name = "FILE", requires = "data", conflicts_with = "out_of_fold", value_hint = clap::ValueHint::FilePath)]
     pub labels: Option<PathBuf>,
     /// Say which columns the model relies on: how much worse it is with the values of each permuted among the rows
     #[arg(long, conflicts_with_all = ["threshold", "positive", "ensemble", "out_of_fold"])]

@@ -44,7 +44,15 @@ pub struct Sweep {
 
 impl Sweep {
     pub fn new(spec: &str, words: &[&str]) -> Self {
+        Self::with_file(spec, words, ("", ""))
+    }
+
+    /// With a file of this name and text.
+    pub fn with_file(spec: &str, words: &[&str], (name, text): (&str, &str)) -> Self {
         let place = Sandbox::new(spec);
+        if !name.is_empty() {
+            fs::write(place.path().join(name), text).unwrap();
+        }
         for name in ["train.csv", "new.csv", "rare.csv"] {
             fs::copy(Path::new(FIXTURES).join(name), place.path().join(name)).unwrap();
         }

@@ -6,6 +6,7 @@ use serde_json::Value;
 
 use super::{
     super::process::Table,
+    FIXTURES,
     ensemble::{Sweep, mean, number, spec},
     near,
 };
@@ -103,6 +104,32 @@ fn of_several_seeds_the_mean_counts() {
     }
 }
 
+/// The weights of rows are those of the file, in metrics of the mean as in those of one model.
+#[test]
+fn weights_of_rows_count() {
+    let plain = fs::read_to_string(format!("{FIXTURES}/train.csv")).unwrap();
+    let weight = |row: usize| (row % 3 + 1) as f64;
+    let lines = plain.lines().enumerate().map(|(row, line)| match row {
+        0 => format!("{line},w\n"),
+        _ => format!("{line},{}\n", weight(row - 1)),
+    });
+    let table: String = lines.collect();
+    let spec = spec("price", "kind", 1, "l1").replace("\"train.csv\"", "\"weighted.csv\"\nweight = \"w\"");
+    let sweep = Sweep::with_file(&spec, &["data.folds=3", "data.fold=0..3"], ("weighted.csv", &table));
+    let actual = Table::read(&plain).f64s("price");
+    for (predict, evaluate) in [
+        (&["predict", "--out-of-fold"][..], &["--out-of-fold"][..]),
+        (&["predict", "weighted.csv", "--ensemble"], &["weighted.csv", "--ensemble"]),
+    ] {
+        let predicted = sweep.table(predict).f64s("prediction");
+        let errors = predicted.iter().zip(&actual).enumerate();
+        let sum: f64 = errors.map(|(row, (y, actual))| weight(row) * (y - actual).abs()).sum();
+        let expected = sum / (0..90).map(weight).sum::<f64>();
+        let metrics = sweep.metrics(evaluate);
+        near(&[number(&metrics["mae"]), number(&metrics["loss"])], &[expected; 2], 1e-6);
+    }
+}
+
 /// With 90 rows and 4 folds in their order, the last four blocks of 18 rows validate.
 #[test]
 fn folds_in_order_predict_the_rows_after_the_first_block() {
@@ -152,17 +179,14 @@ fn what_has_no_folds_is_refused() {
     };
     let words = refused(&["predict", "--out-of-fold"]);
     let hint = "  = hint: name a sweep with `data.folds=5 data.fold=0..5`: each row is then predicted by the models that did not train on it\n";
-    assert!(
-        words.contains("` is of no sweep over folds, each of which keeps rows from one model\n")
-            && words.ends_with(hint),
-        "{words}"
-    );
+    assert!(words.contains("` is of none\n") && words.ends_with(hint), "{words}");
     for (words, with) in [
         (&["predict", "new.csv", "--out-of-fold"][..], "'[DATA]'"),
         (&["predict", "--out-of-fold", "--ensemble"], "'--ensemble'"),
         (&["predict", "--out-of-fold", "--keep", "note"], "'--keep <COLUMN>'"),
         (&["evaluate", "--out-of-fold", "--validation"], "'--validation'"),
         (&["evaluate", "--out-of-fold", "--importance"], "'--importance'"),
+        (&["evaluate", "--out-of-fold", "--labels", "y.npy"], "'--labels <FILE>'"),
     ] {
         let refused = refused(words);
         let options = ["'--out-of-fold'", with];

@@ -33,7 +33,7 @@ impl Input {
     pub fn for_several(self) -> Result<Self, Problem> {
         let (path, reader): (_, Box<dyn Read>) = match self {
             Self::StandardInput => (host::STANDARD_INPUT.into(), Box::new(io::stdin())),
-            // What is no file at all is told when its rows are read.
+            // A missing file or a folder is an error once its rows are read.
             Self::File(path) if path.exists() && !path.is_file() && !path.is_dir() => {
                 let pipe = File::open(&path).map_err(|e| file::unreadable(&path, &e))?;
                 (path, Box::new(pipe))

@@ -136,7 +136,7 @@ pub struct BestRun {
     pub folder: PathBuf,
     /// The words of its setting, if it is a trial of a sweep.
     pub setting: Option<String>,
-    /// The folders of all its finished trials, and those that a final model follows: [`BestSetting`] has both. Of a run its own.
+    /// As of [`BestSetting`]; a single run has its own folder here.
     pub finished: Vec<PathBuf>,
     pub folders: Vec<PathBuf>,
 }
