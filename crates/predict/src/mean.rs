@@ -36,16 +36,14 @@ impl MeanOutputs {
 
     /// The means, `[rows, outputs]`: numbers in the first model's scale, or logarithms of probabilities, whose softmax they are.
     pub fn outputs(&self) -> Vec<f32> {
-        let rows = self.sums.chunks_exact(self.width).zip(&self.counts);
-        let of_row = |(sums, count): (&[f64], &u32)| {
-            let count = f64::from(*count);
-            let of = |(output, sum): (usize, &f64)| match self.scales.get(output) {
+        let of = |(place, sum): (usize, &f64)| {
+            let count = f64::from(self.counts[place / self.width]);
+            match self.scales.get(place % self.width) {
                 Some(scale) => scale.apply(sum / count),
                 None => (sum - count.ln()) as f32,
-            };
-            sums.iter().enumerate().map(of).collect::<Vec<f32>>()
+            }
         };
-        rows.flat_map(of_row).collect()
+        self.sums.iter().enumerate().map(of).collect()
     }
 }
 
@@ -64,21 +62,18 @@ pub fn rescaled(
     original: impl Fn(&Scale, f32) -> f64,
 ) -> Vec<f32> {
     let scales: Vec<_> = from.iter().zip(to).collect();
-    let of_row = |row: &[f32]| {
-        let of = |(column, value): (usize, &f32)| match scales.get(column) {
-            Some((from, to)) if from != to => to.apply(original(from, *value)),
-            _ => *value,
-        };
-        row.iter().enumerate().map(of).collect::<Vec<f32>>()
+    let of = |(place, value): (usize, &f32)| match scales.get(place % width) {
+        Some((from, to)) if from != to => to.apply(original(from, *value)),
+        _ => *value,
     };
-    values.chunks_exact(width).flat_map(of_row).collect()
+    values.iter().enumerate().map(of).collect()
 }
 
 /// The number with the fewest digits that has this scaled value: that of the file, unless it has more digits than f32 tells apart.
 pub fn shortest(scale: &Scale, scaled: f32) -> f64 {
     let value = scale.original(scaled.into());
-    let mut rounded = (0..17).filter_map(|digits| format!("{value:.digits$e}").parse::<f64>().ok());
-    rounded.find(|rounded| scale.apply(*rounded) == scaled).unwrap_or(value)
+    let rounded = (0..17).filter_map(|digits| format!("{value:.digits$e}").parse::<f64>().ok());
+    [0.0].into_iter().chain(rounded).find(|rounded| scale.apply(*rounded) == scaled).unwrap_or(value)
 }
 
 #[cfg(test)]
@@ -125,7 +120,7 @@ mod tests {
     #[test]
     fn a_target_is_the_number_of_the_file() {
         let scale: Scale = serde_json::from_str(r#"{"mean":152.13,"std":77.09}"#).expect("a scale");
-        for value in [151.0, 75.0, -0.25, 1234.5678, 152.13] {
+        for value in [151.0, 75.0, -0.25, 1234.5678, 152.13, 0.0] {
             assert_eq!(shortest(&scale, scale.apply(value)), value);
         }
         assert!(shortest(&scale, f32::NAN).is_nan());

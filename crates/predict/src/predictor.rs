@@ -95,8 +95,8 @@ impl Predictor {
         part: &'static str,
     ) -> Result<Vec<HeldRows>, PredictError> {
         let held = self.models.iter().map(of).collect::<Result<Vec<_>, _>>()?;
-        let rows = |held: &HeldRows| (held.numbers.clone(), held.digest.clone());
-        match held.iter().all(|own| rows(own) == rows(&held[0])) {
+        let is_same = |own: &HeldRows| own.numbers == held[0].numbers && own.digest == held[0].digest;
+        match held.iter().all(is_same) {
             true => Ok(held),
             false => Err(PredictError::OtherRows { folder: self.folder().to_owned(), part }),
         }

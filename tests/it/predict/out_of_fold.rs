@@ -164,7 +164,8 @@ fn intervals_draw_the_groups_of_all_folds() {
     groups.dedup();
     let metrics = sweep.metrics(&["--out-of-fold"]);
     assert_eq!(metrics["intervals"]["over"], "groups");
-    // Rows without a group do not train.
+    // Rows without a group are left out, which moves no other.
+    check(&sweep, &["prediction"], 84);
     groups.retain(|group| !group.is_empty());
     assert_eq!(metrics["intervals"]["drawn"], groups.len());
 }

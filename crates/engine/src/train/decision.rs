@@ -54,6 +54,14 @@ pub fn largest(outputs: &[f32]) -> usize {
 mod tests {
     use super::*;
 
+    /// Also where a probability is too small for f64.
+    #[test]
+    fn logarithms_of_probabilities_are_finite() {
+        let logs: Vec<f64> = log_softmax(&[3.0_f32.ln(), 0.0]).collect();
+        assert!((logs[0] - 0.75_f64.ln()).abs() < 1e-7 && (logs[1] - 0.25_f64.ln()).abs() < 1e-7);
+        assert_eq!(log_softmax(&[0.0, 2000.0]).collect::<Vec<_>>(), [-2000.0, 0.0]);
+    }
+
     #[test]
     fn a_threshold_is_reached_from_its_own_value_on() {
         // Their softmax is 0.75 and 0.25.
