@@ -44,10 +44,10 @@ pub struct ModelOptions {
 /// Several models of a sweep in place of one.
 #[derive(Args)]
 pub struct ModelsOptions {
-    /// The mean of all models of the sweep's best setting, which differ in seeds or folds
+    /// Use the mean of all models of the sweep's best setting, which differ in seeds or folds
     #[arg(long)]
     pub ensemble: bool,
-    /// Each row of the sweep's data by the models of the best setting that did not train on it, since their fold validated with it
+    /// Take the rows that the sweep's folds validated with, each by the models of the best setting that did not train on it
     #[arg(long, conflicts_with_all = ["data", "ensemble", "unknown_category", "delimiter", "decimal"])]
     pub out_of_fold: bool,
 }
