@@ -179,8 +179,9 @@ class Run:
         """
         return _begun("refit", self, overrides, options)
 
-    def predict(self, rows, options=(), threshold=None, positive=None):
-        """A prediction for each row, as `runner predict` prints them; of a sweep by its best trial.
+    def predict(self, rows, options=(), threshold=None, positive=None, ensemble=False):
+        """A prediction for each row, as `runner predict` prints them; of a sweep by its best trial, or with `ensemble` by the mean of
+        all models of its best setting.
 
         `rows`: a pandas or Polars frame or a dict of columns, with the names of the training file; a NumPy array for a model
         of arrays; or the path of a file. `options`: words such as "--keep", "date". Returns a frame of the kind that `rows` is,
@@ -191,27 +192,45 @@ class Run:
         place, given = _rows(rows, self._marks)
         if any(word == "-o" or word.startswith("--out") for word in options):
             raise ValueError("the predictions are returned: write them with the frame's own `to_csv`")
-        done = _done(_call("predict", str(self.path), place, *_decision(threshold, positive), *options, given=given))
-        names, *lines = csv.reader(io.StringIO(done.stdout, newline=""))
+        words = ["--ensemble"] if ensemble else []
+        return _framed(self._predicted(place, *words, *_decision(threshold, positive), *options, given=given), rows)
+
+    def out_of_fold(self, options=(), threshold=None, positive=None):
+        """For each row of a sweep over folds the prediction of the model that did not train on it, and its target: a data frame by
+        row numbers where pandas is installed, else a dict of lists with a column `row`. `options`: such as "--last".
+        """
+        columns = self._predicted("--out-of-fold", *_decision(threshold, positive), *options)
+        columns["row"] = list(map(int, columns["row"]))
+        for name in (name for name in columns if name.startswith("actual")):
+            columns[name] = (_classes if "class" in columns else _floats)(columns[name])
+        frame = _framed(columns, None)
+        return frame if frame is columns else frame.set_index("row")
+
+    def _predicted(self, *words, given=None):
+        """Columns of `runner predict`."""
+        names, *lines = csv.reader(io.StringIO(_done(_call("predict", str(self.path), *words, given=given)).stdout, newline=""))
         columns = dict(zip(names, map(list, zip(*lines, strict=True)) if lines else ([] for _ in names), strict=True))
         # Columns of `--keep` come first, as they are in the table; none is named like one of the program's own.
         own = len(names) - names[::-1].index("class") - 1 if "class" in names else None
         for name in names if own is None else names[own + 1 :]:
-            if own is not None or name.startswith("prediction"):
+            if name.startswith("prediction" if own is None else "p_"):
                 columns[name] = _floats(columns[name])
         if own is not None:
             columns["class"] = _classes(columns["class"])
-        return _framed(columns, rows)
+        return columns
 
-    def evaluate(self, rows=None, labels=None, options=(), threshold=None, positive=None):
+    def evaluate(self, rows=None, labels=None, options=(), threshold=None, positive=None, ensemble=False, out_of_fold=False):
         """The metrics of `runner evaluate --json` by name, None where the rows do not define one; of a sweep by its best trial.
-        `["baseline"]["metrics"]` has those of a model without features.
+        `["baseline"]["metrics"]` has those of a model without features. `ensemble`: of the mean of all models of a sweep's best
+        setting; `["one_model"]` has what one of them reaches. `out_of_fold`: of the rows of a sweep over folds, each by the model that did
+        not train on it.
 
         `rows`: as for `predict`, with the target among the columns; absent, the rows that `data.split.test` kept from the run.
         `labels`: those of an array, an array or a file. `threshold` and `positive`: as for `predict`; `options=["--thresholds"]` adds
         metrics at several thresholds, and "--validation" takes the rows that the run validated with.
         """
-        options = [*_decision(threshold, positive), *options]
+        models = [word for word, given in (("--ensemble", ensemble), ("--out-of-fold", out_of_fold)) if given]
+        options = [*models, *_decision(threshold, positive), *options]
         place, given = (None, None) if rows is None else _rows(rows, self._marks)
         with tempfile.TemporaryDirectory() as folder:
             if labels is not None:

@@ -7,7 +7,7 @@ use super::{
     predict, runs,
 };
 use crate::{
-    predict::{PredictError, is_standard_output, quoted, write_onnx},
+    predict::{Models, PredictError, is_standard_output, quoted, write_onnx},
     report::{ReportError, write_metrics, write_mlflow},
     run::{Exit, print, print_stderr},
     units,
@@ -25,8 +25,9 @@ pub fn export(options: &ExportOptions) -> Result<Exit, Exit> {
 
 fn onnx(options: &ExportOptions, file: &Path) -> Result<Exit, PredictError> {
     let is_printed = is_standard_output(file);
-    let trained = predict::open(&options.model, options.quiet)?;
-    let [inputs, outputs] = write_onnx(&trained, file, options.unknown_category == CategoryRule::Ignore)?;
+    let predictor = predict::open(&options.model, Models::One, options.quiet)?;
+    let [inputs, outputs] =
+        write_onnx(predictor.first(), file, options.unknown_category == CategoryRule::Ignore)?;
     let told = |text: &str| {
         if !options.quiet {
             print_stderr(text)

@@ -3,39 +3,49 @@
 use std::{io::ErrorKind, path::Path};
 
 use super::{
-    args::{CategoryRule, DecisionOptions, EvaluateOptions, MarkOptions, ModelOptions, PredictOptions},
+    args::{
+        CategoryRule, DecisionOptions, EvaluateOptions, MarkOptions, ModelOptions, ModelsOptions,
+        PredictOptions,
+    },
     runs,
 };
 use crate::{
     data::{Input, RowOptions},
-    host::escape_line,
     predict::{
-        Decision, DecisionRequest, EvaluateRequest, EvaluatedRows, PredictError, Trained, WhichWeights,
-        evaluate as evaluated, predict as predicted,
+        Decision, DecisionRequest, EvaluateRequest, EvaluatedRows, Models, PredictError, PredictedRows,
+        Predictor, WhichWeights, evaluate as evaluated, predict as predicted,
     },
     run::{Exit, print, print_json, print_stderr, refuse, warn},
 };
 
 /// Prints predictions, or writes them to a file.
 pub fn predict(options: &PredictOptions) -> Result<Exit, Exit> {
-    let trained = open(&options.model, options.quiet).map_err(report)?;
-    let rows =
+    let models = models(&options.models);
+    let predictor = open(&options.model, models, options.quiet).map_err(report)?;
+    let input = options.data.as_deref().map(|path| input(path, models)).transpose().map_err(report)?;
+    let row_options =
         RowOptions { keep: options.keep.clone(), ..row_options(options.unknown_category, &options.marks) };
+    let rows = match &input {
+        Some(input) => PredictedRows::New(input, &row_options),
+        None => PredictedRows::OutOfFold,
+    };
     let to = (options.out.as_deref(), options.force);
-    let decision = Decision::new(&trained, &request(&options.decision, false)).map_err(report)?;
+    let decision = Decision::new(predictor.first(), &request(&options.decision, false)).map_err(report)?;
     if !options.quiet {
         print_stderr(&decision.text);
     }
-    let predicted = predicted(&trained, &input(&options.data), &rows, decision.rule, to, &mut warn);
+    let predicted = predicted(&predictor, rows, decision.rule, to, &mut warn);
     predicted.map(|()| Exit::Done).map_err(report)
 }
 
 /// Prints metrics.
 pub fn evaluate(options: &EvaluateOptions) -> Result<Exit, Exit> {
-    let trained = open(&options.model, options.quiet).map_err(report)?;
-    let input = options.data.as_deref().map(input);
+    let models = models(&options.models);
+    let predictor = open(&options.model, models, options.quiet).map_err(report)?;
+    let input = options.data.as_deref().map(|path| input(path, models)).transpose().map_err(report)?;
     let rows = match &input {
         Some(input) => EvaluatedRows::New(input),
+        None if options.models.out_of_fold => EvaluatedRows::OutOfFold,
         None if options.validation => EvaluatedRows::Validation,
         None => EvaluatedRows::Test,
     };
@@ -46,23 +56,33 @@ pub fn evaluate(options: &EvaluateOptions) -> Result<Exit, Exit> {
         decision: request(&options.decision, options.thresholds),
         importance: options.importance,
     };
-    let evaluation = evaluated(&trained, &request, &mut warn).map_err(report)?;
+    let evaluation = evaluated(&predictor, &request, &mut warn).map_err(report)?;
     Ok(match options.json {
-        true => print_json(&evaluation.json(&trained)),
+        true => print_json(&evaluation.json(&predictor)),
         false => print(&evaluation.table()),
     })
 }
 
-/// The model; says which it is, unless it is to be quiet.
-pub(super) fn open(options: &ModelOptions, is_quiet: bool) -> Result<Trained, PredictError> {
-    let which = if options.last { WhichWeights::Last } else { WhichWeights::Best };
-    let trained = Trained::open(&options.run, which)?;
-    if is_quiet {
-        return Ok(trained);
+fn models(options: &ModelsOptions) -> Models {
+    match (options.ensemble, options.out_of_fold) {
+        (true, _) => Models::Ensemble,
+        (_, true) => Models::OutOfFold,
+        _ => Models::One,
     }
-    let run = trained.chosen().map(|words| format!("run: {}\n", escape_line(&words))).unwrap_or_default();
-    print_stderr(&format!("{run}weights: {}\n", trained.described()));
-    Ok(trained)
+}
+
+/// The models; says which they are, unless it is to be quiet.
+pub(super) fn open(
+    options: &ModelOptions,
+    models: Models,
+    is_quiet: bool,
+) -> Result<Predictor, PredictError> {
+    let which = if options.last { WhichWeights::Last } else { WhichWeights::Best };
+    let predictor = Predictor::open(&options.run, which, models)?;
+    if !is_quiet {
+        print_stderr(&predictor.described());
+    }
+    Ok(predictor)
 }
 
 fn request(options: &DecisionOptions, table: bool) -> DecisionRequest<'_> {
@@ -74,8 +94,9 @@ fn row_options(unknown_category: CategoryRule, marks: &MarkOptions) -> RowOption
     RowOptions { takes_unknown, keep: Vec::new(), marks: marks.marks() }
 }
 
-fn input(path: &Path) -> Input {
-    if path == Path::new("-") { Input::StandardInput } else { Input::File(path.to_owned()) }
+fn input(path: &Path, models: Models) -> Result<Input, PredictError> {
+    let input = if path == Path::new("-") { Input::StandardInput } else { Input::File(path.to_owned()) };
+    Ok(if models == Models::One { input } else { input.for_several()? })
 }
 
 pub(super) fn report(error: PredictError) -> Exit {

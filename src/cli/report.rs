@@ -9,7 +9,7 @@ use std::{
 use super::{args::ReportOptions, png, runs::refuse};
 use crate::{
     host::{Durability, is_replaceable, reason, write_atomically},
-    predict::{Trained, WhichWeights, of_model},
+    predict::{Models, Predictor, WhichWeights, of_model},
     report::{self, Found, HEAD, OfModel, Page, PageRequest, SVG, find_one, run_status},
     run::{Exit, print, print_stderr, warn},
     units,
@@ -102,8 +102,8 @@ pub(super) fn model(paths: &[String]) -> Option<Result<OfModel, String>> {
     if !has_ended || !(has("best.safetensors") || has("model.safetensors")) {
         return None;
     }
-    let trained = Trained::open(path, WhichWeights::Best);
-    Some(trained.and_then(|trained| of_model(&trained)).map_err(|e| e.to_string()))
+    let predictor = Predictor::open(path, WhichWeights::Best, Models::One);
+    Some(predictor.and_then(|predictor| of_model(&predictor)).map_err(|e| e.to_string()))
 }
 
 fn unwritable(path: &Path, error: &io::Error) -> Exit {

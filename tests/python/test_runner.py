@@ -218,6 +218,33 @@ class Runs(unittest.TestCase):
         with self.assertRaisesRegex(runner.RunnerError, "expected a probability above 0 and at most 1, such as 0.3"):
             run.predict(rows, threshold=1.5)
 
+    def test_several_models_of_a_sweep(self):
+        lines = "".join(f"{i},{i % 7},{3 * i + i % 7},{'ab'[i % 2]}\n" for i in range(40))
+        Path("rows.csv").write_text("x,z,y,state\n" + lines)
+        Path("folds.toml").write_text(
+            'data.csv = { path = "rows.csv", target = "y", ignore = ["state"], standardize = true, standardize_target = true }\n'
+            "model.layers = [{ linear = { out_features = 1 } }]\n[optimizer.adam]\nlr = 0.1\n[trainer]\nmax_epochs = 10\n"
+        )
+        sweep = runner.run("folds.toml", ["data.folds=4", "data.fold=0..4"])
+        rows = {"x": [4, 7.5], "z": [1, 2]}
+        alone = [list(trial.predict(rows)["prediction"]) for trial in sweep.trials]
+        for value, *all in zip(sweep.predict(rows, ensemble=True)["prediction"], *alone, strict=True):
+            self.assertAlmostEqual(value, sum(all) / 4, delta=1e-4)
+        metrics = sweep.evaluate("rows.csv", ensemble=True)
+        self.assertLessEqual(metrics["rmse"], metrics["one_model"]["rmse"])
+        found = sweep.out_of_fold()
+        index = list(found.index) if hasattr(found, "index") else found["row"]
+        self.assertEqual(index, list(range(40)))
+        self.assertEqual(list(found["actual"]), [3 * i + i % 7 for i in range(40)])
+        mae = sum(abs(a - b) for a, b in zip(found["prediction"], found["actual"], strict=True)) / 40
+        self.assertAlmostEqual(sweep.evaluate(out_of_fold=True)["mae"], mae, delta=1e-4)
+        classes = {"data.csv.target": "z", "model.layers": [{"linear": {"out_features": 7}}], "model.loss": "cross_entropy"}
+        classes |= {"data.csv.standardize_target": None, "data.folds": 2, "data.fold": 1}
+        found = runner.run("folds.toml", classes | {"sweep.grid.seed": [0, 1]}).out_of_fold(["--last"])
+        self.assertEqual(list(found["actual"]), [i % 7 for i in (list(found.index) if hasattr(found, "index") else found["row"])])
+        with self.assertRaisesRegex(runner.RunnerError, "is one model, and an ensemble is the mean of several"):
+            sweep.trials[0].predict(rows, ensemble=True)
+
     def test_classes_keep_their_names(self):
         for names, wanted in [(["2", "10"], [2, 10]), (["02", "1"], ["02", "1"]), (["a", "1"], ["a", "1"]), ([], [])]:
             self.assertEqual(runner._classes(names), wanted)

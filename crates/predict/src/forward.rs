@@ -1,45 +1,79 @@
-//! Runs the model on the CPU: rows arrive in blocks of any size and go through the validation program in
-//! chunks, as during training.
+//! Runs models on the CPU: rows arrive in blocks of any size and go through the validation program in
+//! chunks, as during training. Each of several models reads the rows by itself, since it has a preprocessing of its own.
 
-use std::sync::Arc;
+use std::{collections::VecDeque, sync::Arc};
 
-use super::{PredictError, Trained, far::Far, pass::Pass};
+use super::{
+    PredictError, Trained,
+    far::Far,
+    mean::{MeanOutputs, rescaled},
+    pass::Pass,
+};
 use crate::{
-    data::{NewRows, RowBlock},
+    data::{NewRows, RowBlock, Scale},
     plan::validation_rows,
+    train::{DecisionRule, losses_of_rows},
     units,
 };
 
-/// Receives a chunk's predictions (`[rows, outputs]`), its targets, and the cells that are kept beside it.
-pub type Take<'a> = &'a mut dyn FnMut(&[f32], &[f32], &[String]) -> Result<(), PredictError>;
+/// Rows as they come out of the model, or of several.
+pub struct Chunk<'a> {
+    /// `[rows, outputs]`; of several models their mean, as outputs of the first.
+    pub outputs: &'a [f32],
+    /// `[rows, targets]`, each row with its weight if it has one.
+    pub targets: &'a [f32],
+    /// The cells that are kept beside the rows.
+    pub kept: &'a [String],
+    /// The outputs of each of several models, as outputs of the first.
+    pub of_models: &'a [Vec<f32>],
+}
 
-/// Sends all rows through the model, chunk by chunk. Returns the number of rows, the sum of their losses and
-/// the number of correct predictions. `see` receives the rows as they come, `warn` warnings about them.
+/// Receives chunks of rows.
+pub type Take<'a> = &'a mut dyn FnMut(&Chunk<'_>) -> Result<(), PredictError>;
+
+/// Receives what one model makes of a chunk: its outputs, the targets, and the cells that are kept.
+type TakeOne<'a> = &'a mut dyn FnMut(&[f32], &[f32], &[String]) -> Result<(), PredictError>;
+
+/// Sends all rows through the models, chunk by chunk; `rows` has the same ones for each model. Returns the number of rows, the sum of
+/// their losses and the number of correct predictions. `see` receives the rows as they come, `warn` warnings about them.
 pub fn forward(
-    trained: &Trained,
-    rows: &mut NewRows<'_>,
+    models: &[Trained],
+    rows: &mut [NewRows<'_>],
     see: &mut dyn FnMut(&RowBlock),
     warn: &mut dyn FnMut(String),
     take: Take<'_>,
 ) -> Result<(usize, [f64; 2]), PredictError> {
-    let (mut forward, mut not_finite, mut is_first) = (Forward::new(trained), 0, true);
-    let mut take = |predictions: &[f32], targets: &[f32], kept: &[String]| {
-        let rows = predictions.chunks_exact(trained.outputs);
+    let (mut not_finite, mut is_first) = (0, true);
+    let mut take = |chunk: &Chunk<'_>| {
+        let rows = chunk.outputs.chunks_exact(models[0].outputs);
         not_finite += rows.filter(|row| !row.iter().all(|y| y.is_finite())).count();
-        take(predictions, targets, kept)
+        take(chunk)
     };
-    let mut far = Far::new(&trained.data);
-    while let Some(block) = rows.next_block()? {
-        far.see(&block);
-        see(&block);
-        if std::mem::take(&mut is_first) && !rows.unused().is_empty() {
-            warn(format!("columns that the model does not use: {}", quoted(rows.unused())));
+    let chunk = validation_rows(models[0].spec.data.batch_size);
+    let mut passes: Vec<Forward<'_>> = models.iter().map(|model| Forward::new(model, chunk)).collect();
+    let mut means = ChunkMeans::new(models);
+    let mut far = Far::new(&models[0].data);
+    while let Some(blocks) = next_blocks(rows)? {
+        far.see(&blocks[0]);
+        see(&blocks[0]);
+        if std::mem::take(&mut is_first) && !rows[0].unused().is_empty() {
+            warn(format!("columns that the model does not use: {}", quoted(rows[0].unused())));
         }
-        forward.push(block, &mut take)?;
+        // The first model completes a chunk.
+        for (place, (pass, block)) in passes.iter_mut().zip(blocks).enumerate().rev() {
+            pass.push(block, &mut |outputs, targets, kept| {
+                means.add(place, outputs, (targets, kept), &mut take)
+            })?;
+        }
     }
-    let done = forward.finish(&mut take)?;
+    let mut done = (0, [0.0; 2]);
+    for (place, pass) in passes.into_iter().enumerate().rev() {
+        done =
+            pass.finish(&mut |outputs, targets, kept| means.add(place, outputs, (targets, kept), &mut take))?;
+    }
+    let done = (done.0, means.sums.unwrap_or(done.1));
     far.warnings().into_iter().for_each(&mut *warn);
-    for (column, count) in rows.unknown_categories() {
+    for (column, count) in rows[0].unknown_categories() {
         let [count, all] = [count, done.0].map(|count| units::count(count as u64));
         warn(format!(
             "`{column}`: {count} of {all} rows have no category of the training file, so its inputs are 0"
@@ -49,6 +83,81 @@ pub fn forward(
         warn(format!("rows with an output that is not a finite number: {not_finite}"));
     }
     Ok(done)
+}
+
+/// The next rows, preprocessed for each model; `None` at the end.
+fn next_blocks(rows: &mut [NewRows<'_>]) -> Result<Option<Vec<RowBlock>>, PredictError> {
+    let blocks = rows.iter_mut().map(NewRows::next_block).collect::<Result<Option<Vec<_>>, _>>()?;
+    match blocks {
+        Some(blocks) if blocks.iter().any(|block| block.rows != blocks[0].rows) => {
+            Err(PredictError::RowsApart)
+        }
+        blocks => Ok(blocks),
+    }
+}
+
+/// The sum of the weighted losses of rows, and the number of correct predictions, as the validation program has them.
+pub fn sums(trained: &Trained, outputs: &[f32], targets: &[f32]) -> [f64; 2] {
+    let (kind, weighted) = (trained.spec.model.loss, trained.data.weight().is_some());
+    let (count, width) = (trained.outputs, trained.data.target_width());
+    let wide = |values: &[f32]| values.iter().map(|value| f64::from(*value)).collect::<Vec<f64>>();
+    let losses = losses_of_rows(kind, &wide(outputs), &wide(targets), (count, weighted));
+    let rows = || outputs.chunks_exact(count).zip(targets.chunks_exact(width));
+    let weight = |actual: &[f32]| if weighted { f64::from(actual[width - 1]) } else { 1.0 };
+    let loss = losses.iter().zip(rows()).map(|(loss, (_, actual))| weight(actual) * loss).sum();
+    let is_hit =
+        |(outputs, actual): &(&[f32], &[f32])| DecisionRule::default().class(outputs) == actual[0] as usize;
+    let hits = if kind.classifies() { rows().filter(is_hit).count() } else { 0 };
+    [loss, hits as f64]
+}
+
+/// Takes the mean of several models' outputs for a chunk.
+struct ChunkMeans<'a> {
+    models: &'a [Trained],
+    /// The chunks of each model that the first has not come to.
+    waiting: Vec<VecDeque<Vec<f32>>>,
+    /// The sums for the means; `None` if there is one model, since its program has them.
+    sums: Option<[f64; 2]>,
+}
+
+impl<'a> ChunkMeans<'a> {
+    fn new(models: &'a [Trained]) -> Self {
+        let waiting = models.iter().map(|_| VecDeque::new()).collect();
+        Self { models, waiting, sums: (models.len() > 1).then_some([0.0; 2]) }
+    }
+
+    /// Adds a chunk of the model at `place`. That of the first is its last: then `take` receives the mean.
+    fn add(
+        &mut self,
+        place: usize,
+        outputs: &[f32],
+        (targets, kept): (&[f32], &[String]),
+        take: Take<'_>,
+    ) -> Result<(), PredictError> {
+        let Some(sums) = &mut self.sums else {
+            return take(&Chunk { outputs, targets, kept, of_models: &[] });
+        };
+        self.waiting[place].push_back(outputs.to_vec());
+        if place > 0 {
+            return Ok(());
+        }
+        let first = &self.models[0];
+        let scales = first.data.target_scales();
+        let mut mean = MeanOutputs::new(first, outputs.len() / first.outputs);
+        let mut of_models = Vec::new();
+        for (model, waiting) in self.models.iter().zip(&mut self.waiting) {
+            let own = waiting.pop_front().ok_or(PredictError::RowsApart)?;
+            let from = model.data.target_scales();
+            own.chunks_exact(first.outputs)
+                .enumerate()
+                .for_each(|(row, outputs)| mean.add(row, outputs, &from));
+            let original = |scale: &Scale, y: f32| scale.original(y.into());
+            of_models.push(rescaled(&own, first.outputs, (&from, &scales), original));
+        }
+        let outputs = &mean.outputs()[..];
+        sums.iter_mut().zip(self::sums(first, outputs, targets)).for_each(|(sum, own)| *sum += own);
+        take(&Chunk { outputs, targets, kept, of_models: &of_models })
+    }
 }
 
 /// Quotes names for a sentence; if there are many, only the first ones.
@@ -71,13 +180,12 @@ struct Forward<'a> {
 }
 
 impl<'a> Forward<'a> {
-    fn new(trained: &'a Trained) -> Self {
-        let chunk = validation_rows(trained.spec.data.batch_size);
+    fn new(trained: &'a Trained, chunk: usize) -> Self {
         Self { trained, pending: RowBlock::default(), chunk, pass: None, rows: 0 }
     }
 
     /// Adds rows and processes all complete chunks.
-    fn push(&mut self, block: RowBlock, take: Take<'_>) -> Result<(), PredictError> {
+    fn push(&mut self, block: RowBlock, take: TakeOne<'_>) -> Result<(), PredictError> {
         let (width, targets) = (self.trained.features, self.trained.data.target_width());
         self.pending.features.extend_from_slice(&block.features);
         self.pending.targets.extend_from_slice(&block.targets);
@@ -112,7 +220,7 @@ impl<'a> Forward<'a> {
 
     /// Processes the last, incomplete chunk. Returns the number of all rows, the sum of their losses and the
     /// number of correct predictions.
-    fn finish(mut self, take: Take<'_>) -> Result<(usize, [f64; 2]), PredictError> {
+    fn finish(mut self, take: TakeOne<'_>) -> Result<(usize, [f64; 2]), PredictError> {
         let mut sums = self.pass.as_mut().map_or(Ok([0.0; 2]), Pass::sums)?;
         let RowBlock { rows, features, targets, kept } = self.pending;
         if rows > 0 {
@@ -130,7 +238,7 @@ fn run(
     width: usize,
     (features, mut targets): (Vec<f32>, Vec<f32>),
     kept: &[String],
-    take: Take<'_>,
+    take: TakeOne<'_>,
 ) -> Result<(), PredictError> {
     targets.resize(pass.rows * width, 0.0);
     let targets = Arc::new(targets);

@@ -1,4 +1,4 @@
-//! Applies a run's model to new rows: predictions, and metrics if the rows are labelled.
+//! Applies a run's model, or several of a sweep, to rows: predictions, and metrics if the rows are labelled.
 //!
 //! The forward pass is the validation program, on the CPU; the preprocessing is stored in the model's file.
 //! Both can be exported as an ONNX file, for programs that serve models.
@@ -12,14 +12,18 @@ mod baseline;
 mod decision;
 mod error;
 mod evaluate;
+mod evaluation;
 mod far;
 mod forward;
 mod importance;
 mod intervals;
+mod mean;
 mod onnx;
+mod out_of_fold;
 mod output;
 mod output_file;
 mod pass;
+mod predictor;
 mod row_warnings;
 mod sample;
 mod thresholds;
@@ -31,8 +35,9 @@ pub use error::PredictError;
 pub use evaluate::{EvaluateRequest, EvaluatedRows, evaluate};
 pub use forward::quoted;
 pub use onnx::write_onnx;
-pub use output::predict;
+pub use output::{PredictedRows, predict};
 pub use output_file::is_standard_output;
+pub use predictor::{Models, Predictor};
 pub use trained::{Trained, WhichWeights, moved_source};
 pub use validated::of_model;
 

@@ -19,21 +19,21 @@ pub struct OutputFile<'a> {
 }
 
 impl<'a> OutputFile<'a> {
-    /// `inputs` are the files that are read; `run` is the folder of the run.
+    /// `inputs` are the files that are read; `runs` are the folders of the models.
     ///
     /// # Errors
-    /// The path is one of the inputs, or lies in that folder.
+    /// The path is one of the inputs, or lies in such a folder.
     pub fn new<'b>(
         path: &'a Path,
-        run: &Path,
+        runs: impl IntoIterator<Item = &'b Path>,
         inputs: impl IntoIterator<Item = &'b Path>,
     ) -> Result<Self, PredictError> {
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        let is_in_run = |place: &Path| match (fs::canonicalize(place), fs::canonicalize(run)) {
+        let is_in = |place: &Path, run: &Path| match (fs::canonicalize(place), fs::canonicalize(run)) {
             (Ok(place), Ok(run)) => place.starts_with(run),
             _ => false,
         };
-        if is_in_run(folder) || is_in_run(path) {
+        if runs.into_iter().any(|run| is_in(folder, run) || is_in(path, run)) {
             return Err(PredictError::IsOfRun { file: path.to_owned() });
         }
         if inputs.into_iter().any(|input| is_same_file(input, path)) {

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::{DecisionRequest, Trained, intervals::group_name};
+use super::{DecisionRequest, Predictor, Trained, intervals::group_name};
 use crate::{
     data::{Input, NewRows, digest_of_files},
     host::{escape_line, read_text},
@@ -14,13 +14,21 @@ use crate::{
 
 /// What rows that the run did not hold out are, and what a file of arrays cannot have.
 pub fn warn_of_new_rows(
-    trained: &Trained,
+    predictor: &Predictor,
     (input, labels): (&Input, Option<&Path>),
     count: usize,
     warn: &mut dyn FnMut(String),
 ) {
+    let trained = predictor.first();
     if is_of_the_run(trained, input, labels) {
-        warn(format!("these rows include those that the run was trained on{}", which(trained, count)));
+        warn(match predictor.is_several() {
+            true => {
+                let folds = trained.spec.data.folds;
+                let way = folds.map(|_| ": `--out-of-fold` takes, for each row, those that were not");
+                format!("these rows include those that the models were trained on{}", way.unwrap_or_default())
+            }
+            false => format!("these rows include those that the run was trained on{}", which(trained, count)),
+        });
     }
     if let Some(groups) = array_groups(&trained.spec.data.source).and_then(|_| group_name(trained)) {
         warn(format!(

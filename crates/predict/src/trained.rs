@@ -10,7 +10,7 @@ use crate::{
     },
     host::check_regular,
     record::checkpoint_weights,
-    report::{BestRun, ReportError, find_best_run, has_best, run_digest, run_status},
+    report::{ReportError, has_best, run_digest, run_status},
     spec::{self, Loaded, Placement, Problem, Source, Spec},
 };
 
@@ -37,8 +37,19 @@ pub struct Trained {
     pub weights: Weights,
     /// A note about weights from a checkpoint.
     note: Option<String>,
-    /// The setting, if the run is the best trial of a sweep: `#3 lr 0.03, validation loss 0.0615`.
-    setting: Option<String>,
+}
+
+/// Rows that a run did not train on, preprocessed for its model.
+pub struct HeldRows {
+    pub part: Part,
+    /// Their numbers in the file, ascending; none if they have a file of their own.
+    pub numbers: Vec<u32>,
+    /// The group of each row, numbered from 0.
+    pub groups: Option<Vec<u32>>,
+    /// The number of rows that the run trained on.
+    pub trained_on: usize,
+    /// That of the run's data.
+    pub digest: String,
 }
 
 /// Statuses of runs whose weights may come from a checkpoint.
@@ -47,9 +58,8 @@ const ENDED_EARLY: [&str; 6] = ["running", "unfinished", "interrupted", "waiting
 const LAST: &str = "model.safetensors";
 
 impl Trained {
-    /// Reads the only run that `path` names, or the best trial of the only sweep.
-    pub fn open(path: &str, which: WhichWeights) -> Result<Self, PredictError> {
-        let BestRun { folder, setting, .. } = find_best_run(path)?;
+    /// Reads the model in a run's folder.
+    pub fn read(folder: PathBuf, which: WhichWeights) -> Result<Self, PredictError> {
         let spec = match spec::read(&folder.join("spec.toml"), &[])? {
             Loaded::Train(experiment) => experiment.trials.into_iter().next().map(|trial| trial.spec),
             Loaded::Lab(_) => None,
@@ -95,30 +105,27 @@ impl Trained {
             }
         };
         let note = saved.map(|(_, note)| note);
-        Ok(Self { folder, spec, file, step, epoch, data, features, outputs, weights, note, setting })
+        Ok(Self { folder, spec, file, step, epoch, data, features, outputs, weights, note })
     }
 
-    /// The rows that `data.split.test` held out, preprocessed for the model, and their groups.
+    /// The rows that `data.split.test` held out.
     ///
     /// # Errors
     /// There are none, or the data has changed since the run.
-    pub fn test_rows(&self) -> Result<(Part, Option<Vec<u32>>), PredictError> {
+    pub fn test_rows(&self) -> Result<HeldRows, PredictError> {
         let none = || PredictError::NoTestRows { folder: self.folder.clone() };
         if !self.has_test_rows() {
             return Err(none());
         }
-        let dataset = self.dataset(data::open_test)?;
-        Ok((dataset.validation.ok_or_else(none)?, dataset.groups))
+        held(self.dataset(data::open_test)?).ok_or_else(none)
     }
 
-    /// The rows that the run validated with, preprocessed for the model, and their groups.
+    /// The rows that the run validated with.
     ///
     /// # Errors
     /// There are none, or the data has changed since the run.
-    pub fn validation_rows(&self) -> Result<(Part, Option<Vec<u32>>), PredictError> {
-        let dataset = self.rows()?;
-        let none = || PredictError::NoValidationRows { folder: self.folder.clone() };
-        Ok((dataset.validation.ok_or_else(none)?, dataset.groups))
+    pub fn validation_rows(&self) -> Result<HeldRows, PredictError> {
+        held(self.rows()?).ok_or_else(|| PredictError::NoValidationRows { folder: self.folder.clone() })
     }
 
     /// Whether the run kept rows for a test.
@@ -166,15 +173,6 @@ impl Trained {
         }
     }
 
-    /// Which trial it is, if it is the best of a sweep.
-    pub fn chosen(&self) -> Option<String> {
-        let setting = self.setting.as_ref()?;
-        let data = &self.spec.data;
-        let rows = if data.has_folds_in_order() { "on the rows before" } else { "without the rows of" };
-        let fold = data.fold.map(|fold| format!("; trained {rows} fold {fold}"));
-        Some(format!("{}, the best trial: {setting}{}", self.folder.display(), fold.unwrap_or_default()))
-    }
-
     /// A description of which weights these are.
     pub fn described(&self) -> String {
         let Self { file, step, epoch, .. } = self;
@@ -184,6 +182,12 @@ impl Trained {
         let note = self.note.as_ref().map_or_else(|| kept.to_owned(), |note| format!("; {note}"));
         format!("{file}, of epoch {epoch}, step {step}{note}")
     }
+}
+
+/// The rows that a data set holds out; `None` if there are none.
+fn held(dataset: Dataset) -> Option<HeldRows> {
+    let Dataset { train, validation, apart, groups, digest, .. } = dataset;
+    Some(HeldRows { part: validation?, numbers: apart[0].clone(), groups, trained_on: train.rows, digest })
 }
 
 /// The way out if the run's data cannot be found.

@@ -2,9 +2,9 @@
 //! validation rows.
 
 use super::{
-    DecisionRequest, PredictError, Trained,
+    DecisionRequest, PredictError, Predictor, Trained,
     evaluate::{EvaluateRequest, EvaluatedRows, evaluate},
-    forward::forward,
+    forward::{Chunk, forward},
 };
 use crate::{
     data::{Dataset, NewRows, Part, RowOptions},
@@ -18,7 +18,8 @@ use crate::{
 const MOST: usize = 2000;
 
 /// Reads the run's data again, and applies its model to them.
-pub fn of_model(trained: &Trained) -> Result<OfModel, PredictError> {
+pub fn of_model(predictor: &Predictor) -> Result<OfModel, PredictError> {
+    let trained = predictor.first();
     let dataset = trained.rows()?;
     let mut rows = rows_of(trained, &dataset);
     if trained.has_test_rows() {
@@ -30,7 +31,7 @@ pub fn of_model(trained: &Trained) -> Result<OfModel, PredictError> {
             decision: DecisionRequest::default(),
             importance: false,
         };
-        let evaluation = evaluate(trained, &request, &mut |_| {})?;
+        let evaluation = evaluate(predictor, &request, &mut |_| {})?;
         rows.counts[2] = evaluation.rows;
         let ends = evaluation.intervals.ends.into_iter().zip(evaluation.baseline.values);
         let metrics = evaluation.metrics.into_iter().zip(ends);
@@ -81,12 +82,12 @@ fn predict_validation(trained: &Trained, rows: Part) -> Result<Option<Predicted>
         None => Scores::of_numbers(&scales),
     };
     let (mut kept, mut every, mut row) = (Vec::new(), 1, 0);
-    let mut take = |predictions: &[f32], targets: &[f32], _: &[String]| {
+    let mut take = |chunk: &Chunk<'_>| {
         let width = trained.data.target_width();
-        scores.add(predictions, targets, width);
+        scores.add(chunk.outputs, chunk.targets, width);
         if names.is_none() {
-            let rows = predictions.chunks_exact(scales.len());
-            let rows = rows.zip(targets.chunks_exact(width));
+            let rows = chunk.outputs.chunks_exact(scales.len());
+            let rows = rows.zip(chunk.targets.chunks_exact(width));
             for (predicted, actual) in rows {
                 if row % every == 0 {
                     kept.push((actual.to_vec(), predicted.to_vec()));
@@ -104,7 +105,8 @@ fn predict_validation(trained: &Trained, rows: Part) -> Result<Option<Predicted>
         }
         Ok(())
     };
-    let (rows, _) = forward(trained, &mut NewRows::from_part(rows), &mut |_| {}, &mut |_| {}, &mut take)?;
+    let (models, mut rows) = (std::slice::from_ref(trained), [NewRows::from_part(rows)]);
+    let (rows, _) = forward(models, &mut rows, &mut |_| {}, &mut |_| {}, &mut take)?;
     let of = described(trained, rows, "validation");
     Ok(Some(match (scores, names) {
         (Scores::Classes(classes), Some(names)) => {

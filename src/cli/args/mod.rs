@@ -22,8 +22,8 @@ use crate::{
     run::{Exit, print, print_coloured, print_error},
 };
 pub use model::{
-    CategoryRule, DecisionOptions, EvaluateOptions, ExportOptions, MarkOptions, ModelOptions, NO_PARQUET,
-    PredictOptions,
+    CategoryRule, DecisionOptions, EvaluateOptions, ExportOptions, MarkOptions, ModelOptions, ModelsOptions,
+    NO_PARQUET, PredictOptions,
 };
 pub use options::{
     CleanOptions, Command, CompareOptions, DevicesOptions, DiffOptions, ExportFormat, ListOptions,

@@ -41,6 +41,17 @@ pub struct ModelOptions {
     pub last: bool,
 }
 
+/// Several models of a sweep in place of one.
+#[derive(Args)]
+pub struct ModelsOptions {
+    /// Use the mean of all models of the sweep's best setting, which differ in seeds or folds
+    #[arg(long)]
+    pub ensemble: bool,
+    /// Take the rows that the sweep's folds validated with, each by the models of the best setting that did not train on it
+    #[arg(long, conflicts_with_all = ["data", "ensemble", "unknown_category", "delimiter", "decimal"])]
+    pub out_of_fold: bool,
+}
+
 /// The marks of a CSV file.
 #[derive(Args)]
 pub struct MarkOptions {
@@ -109,8 +120,10 @@ pub struct PredictOptions {
     pub model: ModelOptions,
     /// The rows: a CSV or Parquet file with the columns of the training file, gzipped or not; `-` reads it from standard input. For a
     /// model trained on arrays, an npy or IDX file
-    #[arg(value_name = "DATA", value_hint = clap::ValueHint::FilePath)]
-    pub data: PathBuf,
+    #[arg(value_name = "DATA", required_unless_present = "out_of_fold", value_hint = clap::ValueHint::FilePath)]
+    pub data: Option<PathBuf>,
+    #[command(flatten)]
+    pub models: ModelsOptions,
     /// Write to FILE; earlier predictions there are replaced once all is written [default: standard output]
     #[arg(short, long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
     pub out: Option<PathBuf>,
@@ -118,7 +131,7 @@ pub struct PredictOptions {
     #[arg(long, requires = "out")]
     pub force: bool,
     /// Print these columns of the table before the predictions: `--keep id,date`
-    #[arg(long, value_name = "COLUMN", value_delimiter = ',')]
+    #[arg(long, value_name = "COLUMN", value_delimiter = ',', conflicts_with = "out_of_fold")]
     pub keep: Vec<String>,
     #[command(flatten)]
     pub decision: DecisionOptions,
@@ -140,8 +153,10 @@ pub struct EvaluateOptions {
     /// The rows, as for `predict`, with their labels [default: those that `data.split.test` kept from the run]
     #[arg(value_name = "DATA", value_hint = clap::ValueHint::FilePath)]
     pub data: Option<PathBuf>,
+    #[command(flatten)]
+    pub models: ModelsOptions,
     /// Evaluate the rows that the run validated with
-    #[arg(long, conflicts_with = "data")]
+    #[arg(long, conflicts_with_all = ["data", "out_of_fold"])]
     pub validation: bool,
     #[command(flatten)]
     pub decision: DecisionOptions,
@@ -154,10 +169,10 @@ pub struct EvaluateOptions {
     #[arg(long, value_name = "HOW", value_enum, default_value_t = CategoryRule::Error)]
     pub unknown_category: CategoryRule,
     /// The labels of arrays
-    #[arg(long, value_name = "FILE", requires = "data", value_hint = clap::ValueHint::FilePath)]
+    #[arg(long, value_name = "FILE", requires = "data", conflicts_with = "out_of_fold", value_hint = clap::ValueHint::FilePath)]
     pub labels: Option<PathBuf>,
     /// Say which columns the model relies on: how much worse it is with the values of each permuted among the rows
-    #[arg(long, conflicts_with_all = ["threshold", "positive"])]
+    #[arg(long, conflicts_with_all = ["threshold", "positive", "ensemble", "out_of_fold"])]
     pub importance: bool,
     /// Print one JSON object
     #[arg(long)]

@@ -14,12 +14,14 @@ use super::process::{Ended, Folder, Sandbox, Table};
 
 mod arrays;
 mod baselines;
+mod ensemble;
 mod explained;
 mod faults;
 mod foreign;
 mod intervals;
 mod killed;
 mod onnx;
+mod out_of_fold;
 mod outputs;
 mod recorded;
 mod thresholds;

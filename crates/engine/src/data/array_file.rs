@@ -6,6 +6,7 @@ use std::{
     io::{self, BufReader, Cursor, Read},
     os::fd::AsFd,
     path::Path,
+    sync::Arc,
 };
 
 use flate2::read::MultiGzDecoder;
@@ -95,15 +96,19 @@ impl<'a> ArrayFile<'a> {
         Ok(array)
     }
 
-    /// An array from standard input, gzipped or not. Its length is only known at its end. `header_of` looks
-    /// at the first bytes to select the format.
-    pub(super) fn from_standard_input(
+    /// An array from standard input, or the `bytes` that were read from it or a pipe, gzipped or not. Its length is only known at its
+    /// end. `header_of` looks at the first bytes to select the format.
+    pub(super) fn from_stream(
         path: &'a Path,
+        bytes: Option<Arc<[u8]>>,
         header_of: impl FnOnce(&[u8]) -> ReadHeader,
     ) -> Result<Self, Problem> {
         let unreadable = |error: io::Error| file::unreadable(path, &error);
         let file = File::from(io::stdin().as_fd().try_clone_to_owned().map_err(unreadable)?);
-        let reader = Interruptible::new(file.try_clone().map_err(unreadable)?);
+        let reader: Box<dyn Read> = match bytes {
+            Some(bytes) => Box::new(Cursor::new(bytes)),
+            None => Box::new(Interruptible::new(file.try_clone().map_err(unreadable)?)),
+        };
         let mut reader = file::unpacked(reader).map_err(unreadable)?;
         let mut start = [0; 8];
         let count = raw::fill(&mut *reader, &mut start).map_err(unreadable)?;

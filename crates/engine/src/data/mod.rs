@@ -14,6 +14,7 @@ mod draws;
 mod file;
 mod fingerprint;
 mod idx;
+mod input;
 mod labels;
 mod memory;
 mod new_rows;
@@ -45,7 +46,8 @@ pub use csv::{
 };
 pub use digest::digest_of_files;
 pub use fingerprint::FileFingerprint;
-pub use new_rows::{Input, NewRows, Preprocessing, TrainedData};
+pub use input::Input;
+pub use new_rows::{NewRows, Preprocessing, TrainedData};
 pub use order::epoch_order;
 pub use parsed::ParsedTables;
 pub use scale::Scale;

@@ -4,11 +4,11 @@ use std::{
     fs::File,
     io::{self, Read},
     os::unix::fs::FileExt,
-    path::{Path, PathBuf},
+    path::Path,
 };
 
 use super::{
-    Part, RowBlock, Scale, StoredColumn, Task,
+    Input, Part, RowBlock, Scale, StoredColumn, Task,
     array_file::ArrayFile,
     arrays::{ArrayScale, StoredArray, same_rows},
     csv::{CsvModel, CsvRows, RowOptions},
@@ -21,22 +21,6 @@ use crate::{
 
 /// The most elements in a block of an array's rows.
 pub(super) const BLOCK: usize = 1 << 20;
-
-/// Where new rows come from.
-#[derive(Clone, Debug)]
-pub enum Input {
-    /// Standard input.
-    StandardInput,
-    /// A file.
-    File(PathBuf),
-}
-
-impl Input {
-    /// The path of the file, or that of standard input.
-    pub fn path(&self) -> Option<&Path> {
-        Some(if let Self::File(path) = self { path } else { Path::new("/dev/stdin") })
-    }
-}
 
 /// What a model stores about the data that it was trained on.
 pub struct TrainedData {
@@ -250,6 +234,7 @@ impl TrainedData {
                             .into());
                     }
                     Input::StandardInput => (host::STANDARD_INPUT.into(), Box::new(io::stdin())),
+                    Input::Memory(path, bytes) => (path.clone(), Box::new(io::Cursor::new(bytes.clone()))),
                     Input::File(path) => {
                         let opened = open(path)?;
                         if file::is_parquet(&opened) {
@@ -268,14 +253,12 @@ impl TrainedData {
                 (*width, scale, *is_idx)
             }
         };
-        let path = input.path().unwrap_or(Path::new(""));
+        let path = input.path();
+        let header = |start: &[u8]| if is_npy(is_idx, start) { npy_header::read } else { idx::read_header };
         let array = match input {
             Input::File(path) => self.array(path, is_idx)?,
-            Input::StandardInput => {
-                let header =
-                    |start: &[u8]| if is_npy(is_idx, start) { npy_header::read } else { idx::read_header };
-                ArrayFile::from_standard_input(Path::new(host::STANDARD_INPUT), header)?
-            }
+            Input::Memory(path, bytes) => ArrayFile::from_stream(path, Some(bytes.clone()), header)?,
+            Input::StandardInput => ArrayFile::from_stream(Path::new(host::STANDARD_INPUT), None, header)?,
         };
         if let Some(expected) = width.filter(|expected| *expected != array.width) {
             let message = format!("rows of {} features: the model was trained on {expected}", array.width);

@@ -54,8 +54,9 @@ impl Scale {
         scales
     }
 
+    /// The scaled value.
     #[inline]
-    pub(super) fn apply(&self, value: f64) -> f32 {
+    pub fn apply(&self, value: f64) -> f32 {
         ((value - self.mean) / self.std) as f32
     }
 

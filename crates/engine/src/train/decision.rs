@@ -27,10 +27,22 @@ impl DecisionRule {
 
 /// The probability of each class.
 pub fn softmax(outputs: &[f32]) -> impl Iterator<Item = f64> {
-    let top = f64::from(outputs.iter().copied().fold(f32::NEG_INFINITY, f32::max));
-    let exps = outputs.iter().map(move |y| (f64::from(*y) - top).exp());
+    let exps = below_top(outputs).map(f64::exp);
     let sum: f64 = exps.clone().sum();
     exps.map(move |exp| exp / sum)
+}
+
+/// The logarithm of each class's probability; finite where the outputs are.
+pub fn log_softmax(outputs: &[f32]) -> impl Iterator<Item = f64> {
+    let below = below_top(outputs);
+    let log_sum = below.clone().map(f64::exp).sum::<f64>().ln();
+    below.map(move |y| y - log_sum)
+}
+
+/// The outputs less the largest of them.
+fn below_top(outputs: &[f32]) -> impl Iterator<Item = f64> + Clone {
+    let top = f64::from(outputs.iter().copied().fold(f32::NEG_INFINITY, f32::max));
+    outputs.iter().map(move |y| f64::from(*y) - top)
 }
 
 /// The index of the largest output; the first of equal ones.
@@ -41,6 +53,14 @@ pub fn largest(outputs: &[f32]) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Also where a probability is too small for f64.
+    #[test]
+    fn logarithms_of_probabilities_are_finite() {
+        let logs: Vec<f64> = log_softmax(&[3.0_f32.ln(), 0.0]).collect();
+        assert!((logs[0] - 0.75_f64.ln()).abs() < 1e-7 && (logs[1] - 0.25_f64.ln()).abs() < 1e-7);
+        assert_eq!(log_softmax(&[0.0, 2000.0]).collect::<Vec<_>>(), [-2000.0, 0.0]);
+    }
 
     #[test]
     fn a_threshold_is_reached_from_its_own_value_on() {

@@ -32,11 +32,11 @@ mod train_loop;
 mod validation;
 
 pub use class_counts::ClassCounts;
-pub use decision::{DecisionRule, softmax};
+pub use decision::{DecisionRule, log_softmax, softmax};
 pub use device_group::DeviceGroup;
 pub use init::initial_values;
 pub use lr_scheduler::LrScheduler;
-pub use resamples::{Drawn, Resamples};
+pub use resamples::{Drawn, Resamples, losses_of_rows};
 pub use scores::{Errors, Scores};
 pub use state::Emit;
 pub use stop::{EarlyStopper, Judge, StopFlag};

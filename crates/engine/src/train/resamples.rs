@@ -208,7 +208,7 @@ fn counted(mut pairs: Vec<(u32, u32)>) -> Vec<[u32; 3]> {
 
 /// The loss of each row in f64, without weights: a mean over the row's outputs. `prediction` is `[rows, width]`; `target` is
 /// `[rows, width]` or `[rows]` class indices, or, if rows have weights, one wider.
-fn losses_of_rows(
+pub fn losses_of_rows(
     kind: LossKind,
     prediction: &[f64],
     target: &[f64],

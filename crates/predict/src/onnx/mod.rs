@@ -33,7 +33,7 @@ pub fn write_onnx(
     path: &Path,
     takes_unknown: bool,
 ) -> Result<[Vec<String>; 2], PredictError> {
-    let file = OutputFile::new(path, &trained.folder, [])?;
+    let file = OutputFile::new(path, [&*trained.folder], [])?;
     file.check_replaces(head().bytes(), "a model that `runner export` wrote")?;
     let mut graph = GraphBuilder::default();
     let features = features(&mut graph, trained, takes_unknown);

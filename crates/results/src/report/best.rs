@@ -26,7 +26,9 @@ pub struct BestSetting {
     pub trial: Option<usize>,
     /// The folder of that trial.
     pub folder: PathBuf,
-    /// The folders of all its finished trials, of other seeds and folds, best first; of folds in the order of rows those of the last.
+    /// The folders of all its finished trials, of other seeds and folds, best first.
+    pub finished: Vec<PathBuf>,
+    /// The same; of folds in the order of rows those of the last, which trains on most rows.
     pub folders: Vec<PathBuf>,
     /// The full name of the metric.
     pub metric: String,
@@ -89,10 +91,12 @@ impl BestSetting {
             }
         };
         let places = best.places.iter().map(|&place| &comparison.runs[place]);
+        let finished = places.clone().map(|run| PathBuf::from(&run.path)).collect();
         let last = places.filter(|own| own.fold_in_order() == run.fold_in_order());
         Some(Self {
             trial: run.trial,
             folder: PathBuf::from(&run.path),
+            finished,
             folders: last.map(|run| PathBuf::from(&run.path)).collect(),
             metric: metric.full_name().to_owned(),
             value: best.value,
@@ -132,7 +136,8 @@ pub struct BestRun {
     pub folder: PathBuf,
     /// The words of its setting, if it is a trial of a sweep.
     pub setting: Option<String>,
-    /// The folders of all trials of that setting; of a run its own.
+    /// As of [`BestSetting`]; a single run has its own folder here.
+    pub finished: Vec<PathBuf>,
     pub folders: Vec<PathBuf>,
 }
 
@@ -147,7 +152,10 @@ pub fn has_best(folder: &Path) -> bool {
 /// There is none, there are several, or no trial of the sweep is the best.
 pub fn find_best_run(path: &str) -> Result<BestRun, ReportError> {
     match find_one(path)? {
-        Found::Run(folder) => Ok(BestRun { folders: vec![folder.clone()], folder, setting: None }),
+        Found::Run(folder) => {
+            let [finished, folders] = [(); 2].map(|()| vec![folder.clone()]);
+            Ok(BestRun { folder, setting: None, finished, folders })
+        }
         Found::Sweep(folder) => {
             let comparison = Comparison::from_runs(sweep::read(&folder, &mut None)?);
             let Some(best) = BestSetting::new(&comparison) else {
@@ -165,8 +173,9 @@ pub fn find_best_run(path: &str) -> Result<BestRun, ReportError> {
                 }
             };
             let caveats: String = best.caveats.iter().map(|words| format!("; {words}")).collect();
-            let setting = Some(best.words + &lost + &open + &caveats);
-            Ok(BestRun { folder: best.folder, setting, folders: best.folders })
+            let setting = Some(format!("{}{lost}{open}{caveats}", best.words));
+            let BestSetting { folder, finished, folders, .. } = best;
+            Ok(BestRun { folder, setting, finished, folders })
         }
     }
 }
