@@ -42,6 +42,7 @@ fn as_parquet(csv: Csv) -> Parquet {
         weight: csv.weight,
         missing: csv.missing,
         missing_values: csv.missing_values,
+        missing_indicators: csv.missing_indicators,
         standardize: csv.standardize,
         standardize_target: csv.standardize_target,
         validation_path: csv.validation_path,

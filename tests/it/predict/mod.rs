@@ -17,6 +17,7 @@ mod baselines;
 mod explained;
 mod faults;
 mod foreign;
+mod indicators;
 mod intervals;
 mod killed;
 mod onnx;
