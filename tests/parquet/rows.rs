@@ -76,6 +76,7 @@ fn rows_are_those_of_the_csv_file() {
         (few("y"), Task::Regression),
         (few("byte"), Task::Regression),
         (holes(Missing::Mean), Task::Regression),
+        (Csv { missing_indicators: true, ..holes(Missing::Mean) }, Task::Regression),
         (holes(Missing::Drop), Task::Regression),
     ] {
         let expected = read_ok(Source::Csv(csv.clone()), task);
