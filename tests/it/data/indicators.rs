@@ -110,7 +110,7 @@ fn the_number_of_features_is_that_of_the_file() {
                 idle += 1;
                 let parts = [Some(&made.train), made.validation.as_ref()].into_iter().flatten();
                 assert!(parts.flat_map(|part| memory(part).chunks_exact(7)).all(|row| row[4] == 0.0));
-                let note = "1 indicator always 0, since no such cell is in a training row: `b`";
+                let note = "1 indicator always 0, with no missing cell in the training rows: `b`";
                 assert!(made.notes.iter().any(|own| own == note), "{:?}", made.notes);
             }
         }

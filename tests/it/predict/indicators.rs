@@ -175,7 +175,7 @@ fn an_indicator_of_no_training_row_is_always_0() {
     serves_as_predicted(&model, "new.csv");
     let logged = Folder(PathBuf::from(&model.run)).text("run.log");
     assert!(
-        logged.contains("1 indicator always 0, since no such cell is in a training row: `z`"),
+        logged.contains("1 indicator always 0, with no missing cell in the training rows: `z`"),
         "{logged}"
     );
 }

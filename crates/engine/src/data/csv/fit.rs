@@ -145,8 +145,8 @@ impl FeatureFit {
     }
 
     /// `[rows, width]` for all rows: numeric columns, then their indicators, as 0 and 1 however numbers are scaled, then the one-hot
-    /// features of each categorical column. Where `unknown` is given, a category that is not in the training file has zeros only, and adds to the count of its
-    /// column there.
+    /// features of each categorical column. Where `unknown` is given, a category that is not in the training file has zeros only, and
+    /// adds to the count of its column there.
     ///
     /// # Errors
     /// Categories that are not in the training file, and numbers that are not finite after scaling.
@@ -311,7 +311,7 @@ impl FeatureFit {
             (!names.is_empty()).then(|| format!("{count} {what}: {}", fitting(&names)))
         };
         let all = sentence(named(&|_| true), "of missing cells");
-        let idle = sentence(named(&|tells| !tells), "always 0, since no such cell is in a training row");
+        let idle = sentence(named(&|tells| !tells), "always 0, with no missing cell in the training rows");
         all.into_iter().chain(idle).collect()
     }
 }

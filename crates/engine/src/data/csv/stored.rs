@@ -20,7 +20,7 @@ pub(in crate::data) struct StoredCsv {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ColumnKind {
-    /// Numbers: one feature.
+    /// Numbers: one feature, and another one for the indicator of missing cells, if it has that.
     Numeric,
     /// Words: a feature for each category.
     Categorical,
