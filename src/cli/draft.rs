@@ -89,7 +89,7 @@ pub fn draft(
         return Err(refusal(message).hint(reasons.collect::<Vec<_>>().join("; ")).into());
     }
     let telling = telling(data, &profile, &targets, &uses, is_class);
-    let missing = MissingCells::new(&targets, &uses);
+    let missing = MissingCells::new(&targets, &uses, *rows);
     let draft = Draft { data, file, profile: &profile, targets, is_class, uses, missing, telling };
     Ok((draft.text(), draft.notes(named)))
 }
@@ -232,6 +232,7 @@ impl Draft<'_> {
         lines.extend(self.features());
         lines.extend(self.missing.line());
         lines.extend(self.markers().map(|(list, words)| format!("missing_values = {list}    # {words}")));
+        lines.extend(self.missing.way_to_indicate());
         if self.profile.delimiter != ',' {
             lines.push(format!("delimiter = {}", quoted(&self.profile.delimiter.to_string())));
         }

@@ -5,6 +5,7 @@ use std::collections::{BTreeSet, HashSet};
 use super::column_use::{Use, is_few_whole, is_of_numbers, use_of};
 use crate::{
     data::{ColumnProfile, CsvProfile},
+    host::escape_line,
     units,
 };
 
@@ -30,6 +31,9 @@ pub(super) fn take_markers_for_missing(profile: &mut CsvProfile, targets: &[usiz
     columns.iter_mut().for_each(|column| column.take_for_missing(&markers));
 }
 
+/// The least percentage of missing cells for which an indicator is worth a try.
+const OFTEN: usize = 5;
+
 pub(super) struct MissingCells {
     /// Rows without a target, which nothing can be learned from.
     pub(super) rows_without_target: usize,
@@ -38,21 +42,30 @@ pub(super) struct MissingCells {
     texts: usize,
     /// Rows with a missing cell in any column that is used.
     rows: usize,
+    /// Columns of numbers that often lack cells, with their shares of the rows with a target.
+    often: Vec<(String, f64)>,
 }
 
 impl MissingCells {
-    pub(super) fn new(targets: &[&ColumnProfile], uses: &[(&ColumnProfile, Use)]) -> Self {
+    pub(super) fn new(targets: &[&ColumnProfile], uses: &[(&ColumnProfile, Use)], rows: usize) -> Self {
         let lost: HashSet<u32> = targets.iter().flat_map(|target| &target.missing).copied().collect();
         let rows_of = |wanted: Use| {
             let used = uses.iter().filter(move |(_, purpose)| *purpose == wanted);
             used.flat_map(|(column, _)| &column.missing).filter(|row| !lost.contains(*row))
         };
+        let rows_left = rows - lost.len();
+        let lacks = |column: &ColumnProfile| column.missing.iter().filter(|row| !lost.contains(*row)).count();
+        let numbers = uses.iter().filter(|(_, purpose)| *purpose == Use::Number);
+        let often = numbers.map(|(column, _)| (column.name.clone(), lacks(column)));
+        let often = often.filter(|(_, count)| *count > 0 && 100 * count >= OFTEN * rows_left);
+        let often = often.map(|(name, count)| (name, count as f64 / rows_left as f64)).collect();
         let others: HashSet<&u32> = rows_of(Use::Number).chain(rows_of(Use::Category)).collect();
         Self {
             rows_without_target: lost.len(),
             numbers: rows_of(Use::Number).count(),
             texts: rows_of(Use::Category).count(),
             rows: lost.len() + others.len(),
+            often,
         }
     }
 
@@ -77,5 +90,19 @@ impl MissingCells {
             _ => format!("; \"drop\" leaves {} out", rows(self.rows)),
         };
         (!how.is_empty()).then(|| format!("missing = \"mean\"    # {}{other}", how.join(", ")))
+    }
+
+    /// A comment on columns that often lack their number, which may itself tell something.
+    pub(super) fn way_to_indicate(&self) -> Option<String> {
+        let (name, share) = self.often.first()?;
+        let name = escape_line(name);
+        let which = match self.often.len() - 1 {
+            0 => format!("`{name}` lacks {} of its cells", units::percent(*share)),
+            more => {
+                let others = units::counted(more as u64, "more column");
+                format!("`{name}` and {others} lack {OFTEN} % of their cells or more")
+            }
+        };
+        Some(format!("# {which}; `missing_indicators = true` also tells the model which cells are missing"))
     }
 }

@@ -33,6 +33,7 @@ pub(super) fn telling(
         weight: None,
         missing: Missing::Mean,
         missing_values: Some(MISSING_VALUES.into_iter().map(str::to_owned).chain(taken).collect()),
+        missing_indicators: false,
         standardize: false,
         standardize_target: false,
         delimiter: profile.delimiter,

@@ -42,6 +42,7 @@ mod narrow;
 mod new_csv;
 mod new_csv_cells;
 mod new_csv_markers;
+mod new_csv_missing;
 mod new_csv_rows;
 mod notebooks;
 mod parity;

@@ -30,6 +30,7 @@ fn markers_of_missing_values() {
     categorical = ["kind"]    # text, a column of 0 and 1 for each value
     missing = "mean"    # drops 16 rows without a target, fills 60 missing cells, takes 17 of text as a category; "drop" leaves 80 rows out
     missing_values = ["NA", "n/a", "NaN", "null", "-", "?", "unknown"]    # `-` of `y`, `?` of `a`, `?`, `unknown` of `b`, `?` of `kind`
+    # `a` and 1 more column lack 5 % of their cells or more; `missing_indicators = true` also tells the model which cells are missing
     standardize = true    # features to mean 0 and deviation 1
     standardize_target = true    # losses are in the target's deviations
     "#);

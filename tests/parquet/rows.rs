@@ -42,6 +42,7 @@ fn as_parquet(csv: Csv) -> Parquet {
         weight: csv.weight,
         missing: csv.missing,
         missing_values: csv.missing_values,
+        missing_indicators: csv.missing_indicators,
         standardize: csv.standardize,
         standardize_target: csv.standardize_target,
         validation_path: csv.validation_path,
@@ -75,6 +76,7 @@ fn rows_are_those_of_the_csv_file() {
         (few("y"), Task::Regression),
         (few("byte"), Task::Regression),
         (holes(Missing::Mean), Task::Regression),
+        (Csv { missing_indicators: true, ..holes(Missing::Mean) }, Task::Regression),
         (holes(Missing::Drop), Task::Regression),
     ] {
         let expected = read_ok(Source::Csv(csv.clone()), task);

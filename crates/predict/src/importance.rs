@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 
 use super::{PredictError, Trained, pass::Pass, sample::RowSample};
 use crate::{
-    data::Preprocessing,
+    data::{ColumnKind, Preprocessing},
     device::DeviceError,
     plan::validation_rows,
     random::{Purpose, fast_stream, shuffle},
@@ -78,8 +78,9 @@ fn most_rows(flops: f64, columns: usize, widest: usize) -> usize {
     (in_time as usize).max(FEWEST_ROWS).min(MOST_VALUES / widest.max(1)).max(1)
 }
 
-/// Each column's name and its features: all categories of a column of words belong together.
-fn columns(trained: &Trained) -> Vec<(String, Range<usize>)> {
+/// Each column's name and its features, in ranges: a number and the indicator of its missing cells belong together, and so do all
+/// categories of a column of words.
+fn columns(trained: &Trained) -> Vec<(String, Vec<Range<usize>>)> {
     let mut next = 0;
     let mut taken = |width: usize| {
         next += width;
@@ -87,11 +88,21 @@ fn columns(trained: &Trained) -> Vec<(String, Range<usize>)> {
     };
     match trained.data.preprocessing() {
         Preprocessing::Table { columns, .. } => {
-            let width = |categories: &Option<Vec<_>>| categories.as_ref().map_or(1, Vec::len);
-            columns.iter().map(|column| (column.name.clone(), taken(width(&column.categories)))).collect()
+            let (numbers, texts): (Vec<_>, Vec<_>) =
+                columns.iter().partition(|column| column.kind == ColumnKind::Numeric);
+            let mut all: Vec<_> =
+                numbers.iter().map(|column| (column.name.clone(), vec![taken(1)])).collect();
+            for (own, column) in all.iter_mut().zip(numbers) {
+                own.1.extend(column.indicator.map(|_| taken(1)));
+            }
+            all.extend(texts.iter().map(|column| {
+                let width = column.categories.as_ref().map_or(0, Vec::len);
+                (column.name.clone(), vec![taken(width)])
+            }));
+            all
         }
         Preprocessing::Array(_) => {
-            (0..trained.features).map(|feature| (feature.to_string(), taken(1))).collect()
+            (0..trained.features).map(|feature| (feature.to_string(), vec![taken(1)])).collect()
         }
     }
 }
@@ -134,7 +145,7 @@ impl<'a> Rows<'a> {
     fn measure(
         &self,
         passes: &mut [Pass],
-        permuted: Option<(&Range<usize>, &[u32])>,
+        permuted: Option<(&[Range<usize>], &[u32])>,
     ) -> Result<[f64; 2], DeviceError> {
         let (width, all) = (self.trained.features, &self.sample.features);
         let line = self.trained.data.target_width();
@@ -145,7 +156,8 @@ impl<'a> Rows<'a> {
             let mut features = all[first * width..][..rows * width].to_vec();
             if let Some((own, order)) = permuted {
                 for (row, from) in features.chunks_exact_mut(width).zip(&order[first..]) {
-                    row[own.clone()].copy_from_slice(&all[*from as usize * width..][own.clone()]);
+                    let from = &all[*from as usize * width..];
+                    own.iter().for_each(|own| row[own.clone()].copy_from_slice(&from[own.clone()]));
                 }
             }
             for pass in passes.iter_mut().filter(|pass| pass.rows == rows) {
@@ -205,7 +217,7 @@ impl Importance {
         let mut passes = rows.passes()?;
         let plain = rows.measure(&mut passes, None)?;
         let columns: Vec<_> = columns(trained).into_iter().enumerate().collect();
-        let of_column = |(place, (name, own)): &(usize, (String, Range<usize>))| {
+        let of_column = |(place, (name, own)): &(usize, (String, Vec<Range<usize>>))| {
             let mut passes = rows.passes()?;
             let worse = |repeat: u64| {
                 let index = *place as u64 * REPEATS + repeat;

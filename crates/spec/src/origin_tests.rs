@@ -113,6 +113,7 @@ target = "y"
 categorical = []  # default
 ignore = []  # command line
 missing = "error"  # default
+missing_indicators = false  # default
 standardize = true  # default
 standardize_target = false  # default
 delimiter = ","  # default

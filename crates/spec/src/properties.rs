@@ -130,7 +130,7 @@ fn table(schema: &Json) -> BoxedStrategy<Json> {
 }
 
 /// Rules between fields, which the schema does not express.
-const RULES: [&str; 34] = [
+const RULES: [&str; 35] = [
     "needs exactly one of",
     "needs `patience` or `stopping_threshold`",
     "nesterov momentum requires",
@@ -165,6 +165,7 @@ const RULES: [&str; 34] = [
     "the data have one target",
     "an empty text",
     "spaces around a cell do not count",
+    "indicators are of cells that are filled in",
 ];
 
 proptest! {

@@ -45,7 +45,7 @@ pub fn longer<'a>(word: &str, names: impl Iterator<Item = &'a str>) -> Option<&'
 }
 
 /// What other programs call keys, values, metrics and options, and what these are called here.
-const SYNONYMS: [(&str, &str); 46] = [
+const SYNONYMS: [(&str, &str); 47] = [
     ("learning_rate eta0", "lr"),
     ("num_epochs n_epochs nb_epoch num_train_epochs", "max_epochs"),
     ("num_steps n_steps train_steps", "max_steps"),
@@ -70,6 +70,7 @@ const SYNONYMS: [(&str, &str); 46] = [
     ("loss_fn loss_function criterion", "loss"),
     ("lr_scheduler", "schedule"),
     ("label target_column", "target"),
+    ("add_indicator missing_indicator", "missing_indicators"),
     ("n_jobs workers num_workers", "jobs"),
     ("output_dir out_dir log_dir save_dir", "runs_dir"),
     ("mse_loss mean_squared_error", "mse"),

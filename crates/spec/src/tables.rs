@@ -75,6 +75,9 @@ tables_of_columns! {
         /// Texts of missing cells, ASCII letters in either case (`["NA", "n/a", "NaN", "null"]`);
         [" an empty cell always is missing." or " nulls and NaN always are missing."]
         missing_values: Option<Vec<String>> = None => some(columns),
+        /// Whether each numeric feature with missing cells has an indicator, another feature that is 1 where the cell is missing, else 0;
+        /// for `missing = "mean"`.
+        missing_indicators: bool = false,
         /// Whether features are scaled to mean 0 and standard deviation 1, fitted on the training rows.
         standardize: bool = true,
         /// Whether a numeric target is, too.
@@ -149,6 +152,14 @@ impl Csv {
                     t.refuse_item(list, i, message, "a column has one use: name it once");
                 }
             }
+        }
+        if self.missing_indicators && self.missing != Missing::Mean {
+            t.refuse(
+                "missing_indicators",
+                &["missing"],
+                format!("indicators are of cells that are filled in, but `missing` is `{}`", self.missing),
+                "`missing = \"mean\"` fills them in; else leave `missing_indicators` out",
+            );
         }
         for (i, text) in self.missing_values.iter().flatten().enumerate() {
             if text.is_empty() {

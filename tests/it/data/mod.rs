@@ -4,6 +4,7 @@ mod csv;
 mod csv_problems;
 mod garbage;
 pub mod idx;
+mod indicators;
 mod mutated;
 pub mod npy;
 mod npy_in_file;

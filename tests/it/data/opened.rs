@@ -77,6 +77,7 @@ pub fn csv_of(path: PathBuf, target: &str) -> Csv {
         weight: None,
         missing: Missing::Error,
         missing_values: None,
+        missing_indicators: false,
         standardize: false,
         standardize_target: false,
         delimiter: ',',

@@ -18,6 +18,7 @@ mod ensemble;
 mod explained;
 mod faults;
 mod foreign;
+mod indicators;
 mod intervals;
 mod killed;
 mod onnx;

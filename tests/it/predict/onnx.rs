@@ -22,7 +22,7 @@ fn exported(model: &Model) -> (Ended, PathBuf) {
 }
 
 #[track_caller]
-fn serves_as_predicted(model: &Model, rows: &str) {
+pub fn serves_as_predicted(model: &Model, rows: &str) {
     let Some(python) = python_with("onnxruntime") else { return };
     let (_, file) = exported(model);
     let expected = Table::read(&model.predicted(rows));

@@ -33,7 +33,7 @@ pub struct TrainedData {
 
 /// How rows are preprocessed before they go into the model.
 pub enum Preprocessing<'a> {
-    /// A table; its numeric columns come first.
+    /// A table; its numeric columns come first, and their indicators of missing cells follow them.
     Table {
         /// In the order of the features.
         columns: &'a [StoredColumn],

@@ -117,8 +117,13 @@ impl Parsed {
 impl Key {
     fn new(source: &Source, csv: &Csv, task: Task) -> Self {
         // Divided and fitted is what was read.
-        let csv =
-            Csv { standardize: false, standardize_target: false, validation_fraction: None, ..csv.clone() };
+        let csv = Csv {
+            missing_indicators: false,
+            standardize: false,
+            standardize_target: false,
+            validation_fraction: None,
+            ..csv.clone()
+        };
         Self { csv, is_parquet: matches!(source, Source::Parquet(_)), task }
     }
 

@@ -48,6 +48,11 @@ impl GraphBuilder {
         self.tensor(name, Element::Double, &[values.len()], &elements)
     }
 
+    pub fn integers(&mut self, name: &str, values: &[i64]) -> String {
+        let elements: Vec<u8> = values.iter().flat_map(|x| x.to_le_bytes()).collect();
+        self.tensor(name, Element::Int64, &[values.len()], &elements)
+    }
+
     fn tensor(&mut self, name: &str, element: Element, dims: &[usize], elements: &[u8]) -> String {
         let name = self.unused(name);
         self.tensors.push(messages::tensor(&name, element, dims, elements));

@@ -7,6 +7,7 @@ use crate::record::protobuf::Message;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Element {
     Float = 1,
+    Int64 = 7,
     String = 8,
     Double = 11,
 }

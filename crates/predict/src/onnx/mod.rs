@@ -101,7 +101,7 @@ fn features(graph: &mut GraphBuilder, trained: &Trained, takes_unknown: bool) ->
             let (numeric, names): (Vec<_>, Vec<_>) = of_kind(ColumnKind::Numeric).unzip();
             let mut parts = Vec::new();
             if !numeric.is_empty() {
-                parts.push(numbers(graph, &numeric, &names, (fills, &missing_numbers)));
+                parts.extend(numbers(graph, &numeric, &names, (fills, &missing_numbers)));
             }
             for (column, name) in of_kind(ColumnKind::Categorical) {
                 let keys = category_keys(column, &missing_words);
@@ -155,13 +155,13 @@ fn concat<S: AsRef<str>>(graph: &mut GraphBuilder, parts: &[S], name: &str) -> S
 }
 
 /// Numeric columns: missing values filled in, standardized in f64 like those of the training file, then
-/// rounded to f32. A number that stands for a missing one is NaN where none is filled in, and so is the answer.
+/// rounded to f32; and their indicators. A number that stands for a missing one is NaN where none is filled in, and so is the answer.
 fn numbers(
     graph: &mut GraphBuilder,
     columns: &[&StoredColumn],
     names: &[&String],
     (fills, missing): (bool, &[f64]),
-) -> String {
+) -> Vec<String> {
     let mut x = concat(graph, names, "numbers");
     let mut found = Vec::new();
     if fills {
@@ -172,16 +172,30 @@ fn numbers(
         found.push(graph.node("Equal", &[&x, &number], &[], "missing"));
     }
     let any = found.into_iter().reduce(|a, b| graph.node("Or", &[&a, &b], &[], "missing"));
-    if let Some(any) = any {
+    if let Some(any) = &any {
         let fill = |column: &&StoredColumn| if fills { column.fill() } else { f64::NAN };
         let fill = graph.doubles("fill", &columns.iter().map(fill).collect::<Vec<_>>());
-        x = graph.node("Where", &[&any, &fill, &x], &[], "filled");
+        x = graph.node("Where", &[any, &fill, &x], &[], "filled");
     }
     if columns.iter().any(|column| column.scale.is_some()) {
         let scales = columns.iter().map(|column| column.scale.map_or((0.0, 1.0), |s| (s.mean, s.std)));
         x = standardized(graph, &x, scales);
     }
-    cast(graph, &x, Element::Float, "rounded")
+    let numbers = cast(graph, &x, Element::Float, "rounded");
+    [numbers].into_iter().chain(any.and_then(|any| indicators(graph, columns, &any))).collect()
+}
+
+/// For each numeric column with an indicator, 1 where its cell is missing as `missing` has it, else 0; or always 0.
+fn indicators(graph: &mut GraphBuilder, columns: &[&StoredColumn], missing: &str) -> Option<String> {
+    let own = (0..).zip(columns).filter_map(|(place, column)| Some((place, f32::from(column.indicator?))));
+    let (places, tell): (Vec<i64>, Vec<f32>) = own.unzip();
+    if places.is_empty() {
+        return None;
+    }
+    let missing = cast(graph, missing, Element::Float, "missing");
+    let (places, tell) = (graph.integers("indicated", &places), graph.floats("tells", &[tell.len()], &tell));
+    let own = graph.node("Gather", &[&missing, &places], &[attribute::int("axis", 1)], "missing");
+    Some(graph.node("Mul", &[&own, &tell], &[], "indicators"))
 }
 
 /// Subtracts the columns' means and divides by their standard deviations, in f64.

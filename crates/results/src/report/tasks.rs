@@ -9,7 +9,7 @@ use super::{
 use crate::{files::Leaves, run::SEEDS};
 
 /// Keys of `[data]` that do not change rows or targets.
-const HARMLESS: [&str; 9] = [
+const HARMLESS: [&str; 11] = [
     "data.batch_size",
     "data.fold",
     "data.placement",
@@ -17,8 +17,10 @@ const HARMLESS: [&str; 9] = [
     "data.shuffle_seed",
     // If absent, the run's seed is used.
     "data.split.seed",
+    "data.csv.missing_indicators",
     "data.csv.standardize",
     "data.idx.scale",
+    "data.parquet.missing_indicators",
     "data.parquet.standardize",
 ];
 

@@ -1,4 +1,4 @@
-//! Preprocessing of features (fill, standardize, one-hot): fitted once, then applied to training and
+//! Preprocessing of features (fill, indicate, standardize, one-hot): fitted once, then applied to training and
 //! validation rows.
 
 use std::collections::BTreeSet;
@@ -33,6 +33,8 @@ struct Numeric {
     /// The value that replaces a missing cell.
     fill: f64,
     filled: usize,
+    /// See [`StoredColumn::indicator`].
+    indicator: Option<bool>,
     scale: Scale,
 }
 
@@ -91,7 +93,8 @@ pub(super) struct FeatureFit {
 
 impl FeatureFit {
     /// Fits means and deviations to the training rows. Categories come from the whole training file, so that
-    /// the split cannot make a category unknown.
+    /// the split cannot make a category unknown; and which columns have an indicator, so that the number of features is that of
+    /// every fold.
     pub(super) fn new(spec: &Csv, table: &Table, split: &Split) -> Result<Self, Vec<Problem>> {
         let (Table { text, columns, .. }, mut problems) = (table, Vec::new());
         let mut fitted = Self { numeric: Vec::new(), categorical: Vec::new() };
@@ -104,10 +107,14 @@ impl FeatureFit {
                 problems.push(file::problem(&text.path, message).hint(hint));
             }
             let fill = fill.unwrap_or(0.0);
+            let missing = values.iter().filter(|value| value.is_nan()).count();
+            let has_indicator = spec.missing_indicators && missing > 0;
+            let in_training = || split.rows_of(RowUse::Train).any(|row| values[row].is_nan());
             let filled = split.rows_of(RowUse::Train).map(|row| or(values[row], fill));
             fitted.numeric.push(Numeric {
                 fill,
-                filled: values.iter().filter(|value| value.is_nan()).count(),
+                filled: missing,
+                indicator: has_indicator.then(in_training),
                 scale: if spec.standardize { Scale::standard(filled) } else { Scale::IDENTITY },
             });
         }
@@ -128,12 +135,18 @@ impl FeatureFit {
 
     /// Features per row.
     pub(super) fn width(&self) -> usize {
-        self.numeric.len() + self.categorical.iter().map(Categorical::width).sum::<usize>()
+        let categories: usize = self.categorical.iter().map(Categorical::width).sum();
+        self.numeric.len() + self.indicators() + categories
     }
 
-    /// `[rows, width]` for all rows: numeric columns, then the one-hot features of each categorical column. Where
-    /// `unknown` is given, a category that is not in the training file has zeros only, and adds to the count of its
-    /// column there.
+    /// Columns with an indicator of missing cells.
+    pub(super) fn indicators(&self) -> usize {
+        self.numeric.iter().filter(|fit| fit.indicator.is_some()).count()
+    }
+
+    /// `[rows, width]` for all rows: numeric columns, then their indicators, as 0 and 1 however numbers are scaled, then the one-hot
+    /// features of each categorical column. Where `unknown` is given, a category that is not in the training file has zeros only, and
+    /// adds to the count of its column there.
     ///
     /// # Errors
     /// Categories that are not in the training file, and numbers that are not finite after scaling.
@@ -145,10 +158,15 @@ impl FeatureFit {
         let places = self.places(table, unknown.is_some())?;
         let mut features = memory::reserved(table.rows, self.width())
             .map_err(|bytes| file::fault(&table.text.path, 0, raw::Fault::Memory(bytes)))?;
+        let indicated = self.numeric.iter().zip(&table.numeric);
+        let indicated: Vec<(bool, &Vec<f64>)> =
+            indicated.filter_map(|(fit, values)| Some((fit.indicator?, values))).collect();
         for row in 0..table.rows {
             for (fit, values) in self.numeric.iter().zip(&table.numeric) {
                 features.push(fit.scale.apply(or(values[row], fit.fill)));
             }
+            features
+                .extend(indicated.iter().map(|(tells, values)| f32::from(*tells && values[row].is_nan())));
             let categorical = self.categorical.iter().zip(&table.categorical).zip(&places).enumerate();
             for (column, ((fit, words), places)) in categorical {
                 let start = features.len();
@@ -216,6 +234,7 @@ impl FeatureFit {
                 name: columns.names[column].clone(),
                 kind: ColumnKind::Numeric,
                 fill: is_kept.then_some(fit.fill),
+                indicator: fit.indicator,
                 scale,
                 categories: None,
             }
@@ -226,6 +245,7 @@ impl FeatureFit {
                 name: columns.names[column].clone(),
                 kind: ColumnKind::Categorical,
                 fill: None,
+                indicator: None,
                 scale: None,
                 categories: Some(fit.categories.iter().cloned().map(Some).chain(missing).collect()),
             }
@@ -238,7 +258,8 @@ impl FeatureFit {
         for column in stored {
             if column.kind == ColumnKind::Numeric {
                 let scale = column.scale.unwrap_or(Scale::IDENTITY);
-                fitted.numeric.push(Numeric { fill: column.fill(), filled: 0, scale });
+                let (fill, indicator) = (column.fill(), column.indicator);
+                fitted.numeric.push(Numeric { fill, filled: 0, indicator, scale });
                 continue;
             }
             let all = column.categories.as_deref().unwrap_or_default();
@@ -270,11 +291,28 @@ impl FeatureFit {
                 notes.push(format!("filled missing cells with means of training rows: {}", fitting(&each)));
             }
         }
+        notes.extend(self.notes_of_indicators(columns));
         for (fit, &column) in self.categorical.iter().zip(&columns.categorical) {
             let missing = if fit.missing { ", one of them for missing cells" } else { "" };
             notes.push(format!("`{}` has {} categories{missing}", columns.name(column), fit.width()));
         }
         notes
+    }
+
+    /// A sentence on the columns with indicators of missing cells, and on those whose indicators are always 0.
+    fn notes_of_indicators(&self, columns: &Columns) -> Vec<String> {
+        let named = |wanted: &dyn Fn(bool) -> bool| -> Vec<String> {
+            let all = self.numeric.iter().zip(&columns.numeric);
+            let found = all.filter(|(fit, _)| fit.indicator.is_some_and(wanted));
+            found.map(|(_, &column)| format!("`{}`", columns.name(column))).collect()
+        };
+        let sentence = |names: Vec<String>, what: &str| {
+            let count = units::counted(names.len() as u64, "indicator");
+            (!names.is_empty()).then(|| format!("{count} {what}: {}", fitting(&names)))
+        };
+        let all = sentence(named(&|_| true), "of missing cells");
+        let idle = sentence(named(&|tells| !tells), "always 0, with no missing cell in the training rows");
+        all.into_iter().chain(idle).collect()
     }
 }
 

@@ -2,8 +2,8 @@
 //!
 //! - Cells are trimmed. A cell is *missing* if it is empty or one of `missing_values`, in upper or lower
 //!   case.
-//! - Numeric features come first, in the order of the spec or the file; then each categorical column,
-//!   one-hot. Only numeric features are standardized.
+//! - Numeric features come first, in the order of the spec or the file; then the indicators of their missing cells, as far as there
+//!   are any; then each categorical column, one-hot. Only numeric features are standardized.
 //! - A missing target is an error, or its row is dropped, also where features are filled; it is never filled.
 //! - A column of groups only says which rows stay together in a split, one of weights how much each row counts. A row without its
 //!   group or weight is treated like one without a target.
@@ -158,6 +158,9 @@ impl Tables {
         let mut notes: Vec<String> = notes.chain(features.notes(columns)).collect();
         let mut warnings = Vec::from_iter(constant(columns, &train_x, features.width()));
         warnings.extend(known.iter().cloned());
+        warnings.extend((spec.missing_indicators && features.indicators() == 0).then(|| {
+            "`missing_indicators` changes nothing: no numeric feature has a missing cell".to_owned()
+        }));
         let preprocessing = serde_json::to_value(StoredCsv {
             source: "csv".to_owned(),
             features: features.stored(spec, columns),

@@ -20,7 +20,7 @@ pub(in crate::data) struct StoredCsv {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ColumnKind {
-    /// Numbers: one feature.
+    /// Numbers: one feature, and another one for the indicator of missing cells, if it has that.
     Numeric,
     /// Words: a feature for each category.
     Categorical,
@@ -36,6 +36,10 @@ pub struct StoredColumn {
     /// The value for missing cells, if it is not the mean.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fill: Option<f64>,
+    /// Whether it has an indicator of missing cells: another feature, after all numbers. `Some(false)`: one that is always 0, since
+    /// none of the column's missing cells was in a training row.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub indicator: Option<bool>,
     /// `None` if numbers are not scaled.
     #[serde(flatten)]
     pub scale: Option<Scale>,
