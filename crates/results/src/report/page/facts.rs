@@ -4,12 +4,13 @@ use std::path::Path;
 
 use super::{Content, html::Html, predicted::Predicted, table};
 use crate::{
-    report::{best, run::Run},
+    report::{
+        best,
+        grid::{Column, Columns},
+        run::Run,
+    },
     units,
 };
-
-/// Maximum classes that are listed.
-const MOST_CLASSES: usize = 10;
 
 /// Metrics of the test rows that are shown beside the one that chose the model.
 const SHOWN: [&str; 9] =
@@ -50,17 +51,9 @@ impl Content<'_> {
     /// Adds them.
     pub(super) fn facts(&self, html: &mut Html) {
         let run = &self.comparison.runs[0];
-        let mut facts: Vec<(String, String)> =
-            target(run).map(|target| ("target".to_owned(), target)).into_iter().collect();
-        if let Some(rows) = self.rows {
-            facts.extend(rows.parts());
-            let shown = rows.shown(run.monitor().trim_start_matches("validation."));
-            facts.extend(shown);
-            facts.extend(rows.classes_in_words());
-        }
-        if !facts.is_empty() {
-            table::facts(html, facts.iter().map(|(title, words)| (title.as_str(), words.as_str())));
-        }
+        let target = target(run).map(|target| ("target".to_owned(), target));
+        let parts = self.rows.into_iter().flat_map(RunRows::parts);
+        let facts: Vec<(String, String)> = target.into_iter().chain(parts).collect();
         let mut columns = self.runs().1.split_off(1);
         // The reason has a line of its own; one rate of products of several sizes says nothing.
         let has_sizes = self.comparison.findings.has_several_products();
@@ -69,7 +62,12 @@ impl Content<'_> {
         if let Some(time) = columns.iter().position(|column| column.title == "train time") {
             columns[..time].sort_by_key(|column| ["devices", "steps"].contains(&column.title.as_str()));
         }
-        table::facts(html, columns.iter().map(|column| (column.title.as_str(), column.cells[0].as_str())));
+        let facts = facts.iter().map(|(title, words)| (title.as_str(), words.as_str()));
+        let columns = columns.iter().map(|column| (column.title.as_str(), column.cells[0].as_str()));
+        table::facts(html, facts.chain(columns));
+        if let Some(rows) = self.rows {
+            rows.tables(html, run.monitor().trim_start_matches("validation."));
+        }
     }
 
     /// Which rows the confusion matrix of a run's folder counts.
@@ -100,38 +98,54 @@ impl RunRows {
         parts.map(|(title, count)| (title.to_owned(), units::count(count as u64)))
     }
 
-    /// `training rows of each class` with `no 19,400 (97.0 %), yes 600 (3.00 %)`, and those of other parts that have rows.
-    fn classes_in_words(&self) -> impl Iterator<Item = (String, String)> {
-        let more = self.classes.len().saturating_sub(MOST_CLASSES);
-        let more = (more > 0).then(|| format!("and {more} more"));
-        let of_part = move |(part, title)| {
-            let all: u64 = self.classes.iter().map(|(_, counts)| counts[part]).sum();
-            let word = |(name, counts): &(String, [u64; 3])| {
-                let share = units::percent(counts[part] as f64 / all as f64);
-                format!("{name} {} ({share})", units::count(counts[part]))
-            };
-            let shown = self.classes.iter().take(MOST_CLASSES).map(word).chain(more.clone());
-            (all > 0).then(|| (format!("{title} of each class"), shown.collect::<Vec<_>>().join(", ")))
-        };
-        PARTS.into_iter().enumerate().filter_map(of_part)
+    /// The metrics of the test rows, and the number of rows of each class.
+    fn tables(&self, html: &mut Html, monitor: &str) {
+        let test = self.shown(monitor);
+        if !test.is_empty() {
+            let caption = "Metrics of the test rows, 95 % intervals by the bootstrap; the baseline is a model without features";
+            table::table(html, caption, &test_columns(&test));
+        }
+        if !self.classes.is_empty() {
+            table::table(html, "Rows of each class", &self.class_columns());
+        }
     }
 
     /// Metrics of the test rows, that by which the model was chosen first.
-    fn shown(&self, monitor: &str) -> Vec<(String, String)> {
+    fn shown(&self, monitor: &str) -> Vec<&TestMetric> {
         let names = std::iter::once(monitor).chain(SHOWN.into_iter().filter(|name| *name != monitor));
-        let value = |name: &str| {
-            let own = self.test.iter().find(|own| own.name == name && own.value.is_finite())?;
-            let word = if name == "accuracy" { units::percent } else { units::number };
-            let baseline =
-                own.baseline.map(|value| format!("; baseline {}", word(value))).unwrap_or_default();
-            Some(match own.interval.map(|interval| interval.map(word)) {
-                Some([low, high]) => (
-                    format!("test {name} [95 %, bootstrap]"),
-                    format!("{} [{low}, {high}]{baseline}", word(own.value)),
-                ),
-                None => (format!("test {name}"), format!("{}{baseline}", word(own.value))),
-            })
-        };
-        names.filter_map(value).collect()
+        let found = names.filter_map(|name| self.test.iter().find(|own| own.name == name));
+        found.filter(|own| own.value.is_finite()).collect()
     }
+
+    /// For each class how many rows of each part it has, and its share of them.
+    fn class_columns(&self) -> Vec<Column> {
+        let mut columns = Columns::new(&self.classes);
+        columns.words("class", |(name, _)| name.clone());
+        for (part, title) in PARTS.into_iter().enumerate() {
+            let all: u64 = self.classes.iter().map(|(_, counts)| counts[part]).sum();
+            if all > 0 {
+                columns.figures(
+                    title,
+                    |rows| units::count(rows as u64),
+                    |(_, counts)| Some(counts[part] as f64),
+                );
+                columns
+                    .figures("share", units::percent, |(_, counts)| Some(counts[part] as f64 / all as f64));
+            }
+        }
+        columns.all()
+    }
+}
+
+fn test_columns(test: &[&TestMetric]) -> Vec<Column> {
+    let word = |own: &TestMetric| if own.name == "accuracy" { units::percent } else { units::number };
+    let mut columns = Columns::new(test);
+    columns.words("metric", |own| own.name.clone());
+    columns.numbers("value", |own| word(own)(own.value));
+    columns.numbers("95 % interval", |own| {
+        let ends = own.interval.map(|interval| interval.map(word(own)));
+        ends.map(|[low, high]| format!("[{low}, {high}]")).unwrap_or_default()
+    });
+    columns.numbers("baseline", |own| own.baseline.map(word(own)).unwrap_or_default());
+    columns.known()
 }
