@@ -4,7 +4,7 @@
 
 use std::ops::Range;
 
-use super::decision::softmax;
+use super::decision::{softmax, top_and_sum};
 use crate::plan::MOST_RANKED;
 
 /// The outputs and classes of all rows. They are all kept, because areas depend on the ranks among them.
@@ -87,10 +87,6 @@ impl ScoredRows {
 
     fn rankings(&self, classes: Range<usize>) -> impl Iterator<Item = Ranking> {
         let rows = || self.outputs.chunks_exact(self.classes);
-        let top_and_sum = |row: &[f32]| {
-            let top = f64::from(row.iter().copied().fold(f32::NEG_INFINITY, f32::max));
-            (top, row.iter().map(|y| (f64::from(*y) - top).exp()).sum::<f64>())
-        };
         let shares: Vec<(f64, f64)> = rows().map(top_and_sum).collect();
         classes.map(move |class| {
             let scores =

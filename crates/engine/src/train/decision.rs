@@ -27,22 +27,20 @@ impl DecisionRule {
 
 /// The probability of each class.
 pub fn softmax(outputs: &[f32]) -> impl Iterator<Item = f64> {
-    let exps = below_top(outputs).map(f64::exp);
-    let sum: f64 = exps.clone().sum();
-    exps.map(move |exp| exp / sum)
+    let (top, sum) = top_and_sum(outputs);
+    outputs.iter().map(move |y| (f64::from(*y) - top).exp() / sum)
 }
 
 /// The logarithm of each class's probability; finite where the outputs are.
 pub fn log_softmax(outputs: &[f32]) -> impl Iterator<Item = f64> {
-    let below = below_top(outputs);
-    let log_sum = below.clone().map(f64::exp).sum::<f64>().ln();
-    below.map(move |y| y - log_sum)
+    let (top, sum) = top_and_sum(outputs);
+    outputs.iter().map(move |y| f64::from(*y) - top - sum.ln())
 }
 
-/// The outputs less the largest of them.
-fn below_top(outputs: &[f32]) -> impl Iterator<Item = f64> + Clone {
+/// The largest output, and the sum of the exponentials of all outputs less the largest.
+pub(super) fn top_and_sum(outputs: &[f32]) -> (f64, f64) {
     let top = f64::from(outputs.iter().copied().fold(f32::NEG_INFINITY, f32::max));
-    outputs.iter().map(move |y| f64::from(*y) - top)
+    (top, outputs.iter().map(|y| (f64::from(*y) - top).exp()).sum())
 }
 
 /// The index of the largest output; the first of equal ones.
