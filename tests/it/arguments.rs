@@ -254,8 +254,8 @@ fn a_word_that_is_nearly_a_command() {
         ),
         (
             "spec.toml --gpus 1",
-            "error: no option `--gpus`\n  = hint: with `--launcher slurm`, `sbatch` takes its options as in \
-             `--sbatch=--partition=NAME`; `devices.num_gpus=N` trains on GPUs\n",
+            "error: no option `--gpus`\n  = hint: `devices.num_gpus=N` trains on GPUs; with `--launcher slurm`, \
+             `sbatch` takes its options as in `--sbatch=--partition=NAME`\n",
         ),
         (
             "spec.toml --dry-run",

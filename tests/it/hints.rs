@@ -116,6 +116,9 @@ fn commands_without_their_arguments() {
         ("diff runs/x", "`B`", "runs/NAME/TIME-HASH runs/NAME/OTHER"),
         ("completions", "`SHELL`", "bash"),
         ("predict", "`RUN` and `DATA`", "runs/NAME new.csv"),
+        ("evaluate", "`RUN`", "runs/NAME new.csv"),
+        // The cells of rows that are not given cannot be separated by anything.
+        ("evaluate runs/x --delimiter ;", "`DATA`", "runs/NAME new.csv"),
         (
             "export",
             "`RUN`, and `--onnx FILE` or `--mlflow DIR` or `--parquet FILE`",

@@ -81,7 +81,7 @@ const SYNONYMS: [(&str, &str); 47] = [
     ("cross_entropy_loss categorical_crossentropy sparse_categorical_crossentropy", "cross_entropy"),
     ("binary_crossentropy bce bce_loss bce_with_logits_loss nll_loss log_loss", "cross_entropy"),
     ("fp16 float16 half bfloat16", "bf16"),
-    ("fp32 float32 float", "f32"),
+    ("fp32 float32 float f64 float64 double", "f32"),
     ("dense fc", "linear"),
     ("cosine_annealing cosine_annealing_lr cosine_decay", "cosine"),
     ("reduce_lr_on_plateau reduce_on_plateau", "plateau"),

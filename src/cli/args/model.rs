@@ -156,7 +156,7 @@ pub struct EvaluateOptions {
     #[command(flatten)]
     pub models: ModelsOptions,
     /// Evaluate the rows that the run validated with
-    #[arg(long, conflicts_with_all = ["data", "out_of_fold"])]
+    #[arg(long, conflicts_with_all = ["data", "out_of_fold", "unknown_category", "delimiter", "decimal"])]
     pub validation: bool,
     #[command(flatten)]
     pub decision: DecisionOptions,

@@ -62,7 +62,7 @@ const OPTIONS: [(&str, &str, &str); 25] = [
     (
         "run refit",
         "partition account gpus gres mem nodes",
-        "with `--launcher slurm`, `sbatch` takes its options as in `--sbatch=--partition=NAME`; `devices.num_gpus=N` trains on GPUs",
+        "`devices.num_gpus=N` trains on GPUs; with `--launcher slurm`, `sbatch` takes its options as in `--sbatch=--partition=NAME`",
     ),
     (
         "run refit",
@@ -105,7 +105,7 @@ const EXAMPLES: [(&str, &str); 15] = [
     ("compare", "runs/NAME"),
     ("completions", "bash"),
     ("diff", "runs/NAME/TIME-HASH runs/NAME/OTHER"),
-    ("evaluate", "runs/NAME"),
+    ("evaluate", "runs/NAME new.csv"),
     ("export", "runs/NAME --onnx model.onnx"),
     ("new", "csv mine.toml --from data.csv"),
     ("plot", "runs/NAME"),

@@ -62,6 +62,9 @@ impl BestSetting {
     pub fn why_none(path: &str) -> Option<String> {
         let comparison = Comparison::read(&[path.to_owned()], None).ok()?;
         let mut command = vec!["runner", "compare", path];
+        if comparison.runs.iter().all(|run| run.kind() != "train") {
+            return Some(format!("they train nothing; `{}` shows their times", command_line(command)));
+        }
         command.extend(comparison.shared_metric().into_iter().flat_map(|name| ["--metric", name]));
         Some(format!("{}; `{}` ranks them", comparison.why_none_is_best(), command_line(command)))
     }

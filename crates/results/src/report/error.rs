@@ -27,7 +27,7 @@ pub enum ReportError {
     #[error("{message}")]
     Query { message: String, hint: Option<String> },
     #[error("no value of `{metric}` in {}", crate::units::counted(*runs as u64, "run"))]
-    NoValues { metric: String, runs: usize, near: Option<String> },
+    NoValues { metric: String, runs: usize, hint: Option<String> },
     #[error("`{path}` holds {count} runs")]
     Several { path: String, count: usize },
     #[error("`{path}` is a sweep, and holds a run for each trial")]
@@ -65,14 +65,14 @@ impl ReportError {
     /// A hint, if there is one.
     pub fn hint(&self) -> Option<&str> {
         match self {
-            Self::NotFound { near: Some(near), .. } | Self::NoValues { near: Some(near), .. } => Some(near),
+            Self::NotFound { near: Some(near), .. } | Self::NoValues { hint: Some(near), .. } => Some(near),
             Self::NotFound { path, .. } if path == "latest" => {
                 Some("the newest run or sweep is `$(runner latest)`")
             }
             Self::NotFound { near: None, .. } | Self::NoMatch(_) | Self::NoRun(_) => Some(
                 "name a run folder (`runs/NAME/TIME-HASH`), a sweep folder, `runs/NAME` for all in it, or a glob in quotes",
             ),
-            Self::NoValues { near: None, .. } => Some(
+            Self::NoValues { hint: None, .. } => Some(
                 "`--metric` takes a column of `metrics.csv`, such as `loss` or `validation.loss`; `logging.metrics` adds columns",
             ),
             Self::Query { hint, .. } => hint.as_deref(),

@@ -156,7 +156,9 @@ pub(super) fn progress(run: &Run, is_over: bool) -> String {
     }
     if let Some(TimeLeft { last: Row { step, .. }, elapsed_s, left_s }) = TimeLeft::from_run(run) {
         parts.push(format!("step {}", units::count(step)));
-        parts.push(format!("{} steps/s", units::rate(step as f64 / elapsed_s)));
+        // Once the run has ended, without the time of validations, as everywhere else.
+        let of_training = run.number("steps_per_s").filter(|_| is_over);
+        parts.push(format!("{} steps/s", units::rate(of_training.unwrap_or(step as f64 / elapsed_s))));
         if let Some(left) = left_s.filter(|left| !is_over && *left > 0.0) {
             parts.push(format!("about {} left", units::seconds(left)));
         }

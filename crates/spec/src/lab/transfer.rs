@@ -71,7 +71,8 @@ fn read_size(v: Item<'_>) -> u64 {
     let schema = serde_json::json!({ "anyOf": [text, number] });
     let hint =
         format!("f32 has 4 bytes, so a size is a multiple of 4, from 4B to {}", bytes::write(MOST_BYTES));
-    v.custom_hinted("a size, such as `4KiB`", schema, 4, Some(hint), |v| {
+    let expected = format!("a size up to {}, such as `4KiB`", bytes::write(MOST_BYTES));
+    v.custom_hinted(&expected, schema, 4, Some(hint), |v| {
         let size = match v {
             Value::String(text) => bytes::parse(text),
             Value::Integer(number) => u64::try_from(*number).ok(),

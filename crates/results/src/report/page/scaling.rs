@@ -56,7 +56,8 @@ fn draw(sweep: &DeviceSweep, frame: &Frame) -> svg::Svg {
     let at = |point: &Point| [frame.across(point.devices as f64), frame.up(point.throughput())];
     let ticks =
         frame.ticks().into_iter().filter(|(_, label)| label.parse::<u32>().is_ok()).collect::<Vec<_>>();
-    frame.draw(["devices", "rows per second"], &ticks, |html| {
+    let devices = if sweep.is_virtual() { "virtual devices" } else { "devices" };
+    frame.draw([devices, "rows per second"], &ticks, |html| {
         if let (Some(one), Some(last)) = (sweep.one(), points.last()) {
             let ends = [1, last.devices].map(|devices| devices as f64);
             let ideal = ends.map(|devices| [frame.across(devices), frame.up(devices * one.throughput())]);

@@ -102,6 +102,10 @@ fn apart(curves: &[Curves], column: &str) -> Option<String> {
 
 /// No run has values of a metric; perhaps of one that is called nearly so.
 fn without_values(metric: String, folders: &[PathBuf]) -> ReportError {
+    if !folders.iter().any(|folder| folder.join("metrics.csv").exists()) {
+        let hint = Some("what trains nothing has no curves: `runner report` draws its times".to_owned());
+        return ReportError::NoValues { metric, runs: folders.len(), hint };
+    }
     let curves = folders.first().and_then(|folder| live::curves(&folder.join("metrics.csv")).ok());
     let of_splits = |(name, splits): MetricCurves| {
         let has_values = SPLITS.into_iter().zip(splits).filter(|(_, series)| !series.is_empty());
@@ -109,8 +113,8 @@ fn without_values(metric: String, folders: &[PathBuf]) -> ReportError {
     };
     let names: Vec<String> = curves.into_iter().flatten().flat_map(of_splits).collect();
     let words = names.iter().flat_map(|name| [&name[..], name.split_once('.').map_or(name, |(_, own)| own)]);
-    let near = nearest(&metric, words).map(|near| format!("did you mean `{near}`?"));
-    ReportError::NoValues { metric, runs: folders.len(), near }
+    let hint = nearest(&metric, words).map(|near| format!("did you mean `{near}`?"));
+    ReportError::NoValues { metric, runs: folders.len(), hint }
 }
 
 /// The curves that may be drawn, in the order of their runs.
