@@ -150,6 +150,15 @@ fn a_metric_that_no_run_has() {
     let ended = place.runner(&["plot", "runs/one", "--metric", "val_loss"]);
     let message = "error: no value of `val_loss` in 1 run\n  = hint: did you mean `validation.loss`?\n";
     assert_eq!((ended.code, ended.stderr.as_str()), (Some(2), message));
+    let place =
+        Sandbox::new("kind = \"tensors\"\ntensors.step = [{ name = \"X\", ones = [2], device = \"cpu\" }]\n");
+    let lab = place.runner(&["spec.toml", "-q"]).stdout.trim_end().to_owned();
+    let hint = "what trains nothing has no curves: `runner report` draws its times";
+    let message = format!("error: no value of `loss` in 1 run\n  = hint: {hint}\n");
+    assert_eq!(place.runner(&["plot", &lab]).stderr, message);
+    assert!(
+        place.runner(&["watch", &lab]).stdout.ends_with(&format!("no value of `loss` in 1 run; {hint}\n"))
+    );
 }
 
 /// With color, escape codes surround each cell of a curve; the terminal's default colour is left alone.

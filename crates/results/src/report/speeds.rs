@@ -62,7 +62,7 @@ pub(super) fn column(ratios: &[Option<Ratio>], kinds: &[&str], name: impl Fn(usi
     let cell = |ratio: &Option<Ratio>| match ratio {
         None => String::new(),
         Some(ratio) if bases.len() == 1 => times(ratio.times),
-        Some(ratio) => format!("{} {}", times(ratio.times), name(ratio.base)),
+        Some(ratio) => format!("{} vs {}", times(ratio.times), name(ratio.base)),
     };
     Column::of_numbers(&title, ratios.iter().map(cell))
 }

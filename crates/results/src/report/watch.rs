@@ -64,8 +64,11 @@ impl Moment {
     /// The curves of a metric, as [`plot`] draws them, or a message on why there are none.
     pub fn curves(&self, metric: Option<&str>, style: Style) -> String {
         let paths = [self.folder.display().to_string()];
-        plot(&PlotRequest { paths: &paths, metric, style })
-            .map_or_else(|e| format!("{e}\n"), |(text, _)| text)
+        let why = |e: ReportError| match e.hint() {
+            Some(hint) => format!("{e}; {hint}\n"),
+            None => format!("{e}\n"),
+        };
+        plot(&PlotRequest { paths: &paths, metric, style }).map_or_else(why, |(text, _)| text)
     }
 }
 
