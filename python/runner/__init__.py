@@ -202,7 +202,7 @@ class Run:
         columns = self._predicted("--out-of-fold", *_decision(threshold, positive), *options)
         columns["row"] = list(map(int, columns["row"]))
         for name in (name for name in columns if name.startswith("actual")):
-            columns[name] = (_classes if "class" in columns else _floats)(columns[name])
+            columns[name] = (_classes(columns) if "class" in columns else _floats)(columns[name])
         frame = _framed(columns, None)
         return frame if frame is columns else frame.set_index("row")
 
@@ -216,7 +216,7 @@ class Run:
             if name.startswith("prediction" if own is None else "p_"):
                 columns[name] = _floats(columns[name])
         if own is not None:
-            columns["class"] = _classes(columns["class"])
+            columns["class"] = _classes(names[own + 1 :])(columns["class"])
         return columns
 
     def evaluate(self, rows=None, labels=None, options=(), threshold=None, positive=None, ensemble=False, out_of_fold=False):
@@ -347,12 +347,15 @@ def _floats(cells):
         return cells
 
 
-def _classes(names):
+def _classes(columns):
+    """What makes classes of cells, None where no class is predicted: numbers, if all classes are; they name columns `p_NAME`."""
+    names = [name[2:] for name in columns if name.startswith("p_")]
     try:
-        numbers = [int(name) for name in names]
+        are_numbers = all(str(int(name)) == name for name in names)
     except ValueError:
-        return names
-    return numbers if list(map(str, numbers)) == names else names
+        are_numbers = False
+    kind = int if are_numbers else str
+    return lambda cells: [kind(cell) if cell else None for cell in cells]
 
 
 def _framed(columns, rows):

@@ -30,15 +30,15 @@ pub enum PredictError {
     NoTestRows { folder: PathBuf },
     #[error("`{}` has no rows to validate on", folder.display())]
     NoValidationRows { folder: PathBuf },
-    #[error("`{}` is one model, and an ensemble is the mean of several", folder.display())]
-    NoEnsemble { folder: PathBuf },
-    #[error("`--out-of-fold` is for sweeps over folds, and `{}` is of none", folder.display())]
-    NoFolds { folder: PathBuf },
+    #[error("`{path}` has one model{}, and an ensemble is the mean of several", if *has_more { " of the last fold" } else { "" })]
+    NoEnsemble { path: String, has_more: bool },
+    #[error("`--out-of-fold` is for a sweep over folds, and `{path}` is none")]
+    NoFolds { path: String },
     #[error("the models `{}` and `{}` predict other classes or targets", folders[0].display(), folders[1].display())]
     OtherTargets { folders: [PathBuf; 2] },
     #[error("the models of `{}` have other {part} rows each, so that none are new to all", folder.display())]
-    OtherRows { folder: PathBuf, part: &'static str },
-    #[error("the models do not take the same rows of the file")]
+    OtherRows { folder: PathBuf, part: &'static str, has_folds: bool },
+    #[error("the models found other rows in the file")]
     RowsApart,
     #[error("`{option}` is for models of two classes: this one {}", of_what(*classes))]
     NotTwoClasses { option: &'static str, classes: Option<usize> },
@@ -109,8 +109,11 @@ impl PredictError {
             Self::NoValidationRows { .. } => Some(
                 "name a run that validates (a final model is trained on all rows), or give other rows that have the target",
             ),
-            Self::NoEnsemble { .. } => Some(
-                "name a sweep whose settings were trained several times: over seeds, with `sweep.repeats=5`, or over folds, with `data.folds=5 data.fold=0..5`; of folds in the order of rows the last counts",
+            Self::NoEnsemble { has_more: true, .. } => Some(
+                "of folds in the order of rows only the last counts, which trains on most rows: `sweep.repeats=5` trains several models of it",
+            ),
+            Self::NoEnsemble { has_more: false, .. } => Some(
+                "name a sweep whose settings were trained several times: over seeds, with `sweep.repeats=5`, or over folds, with `data.folds=5 data.fold=0..5`",
             ),
             Self::NoFolds { .. } => Some(
                 "name a sweep with `data.folds=5 data.fold=0..5`: each row is then predicted by the models that did not train on it",
@@ -118,10 +121,13 @@ impl PredictError {
             Self::OtherTargets { .. } => {
                 Some("train all on the same file, with the same columns and classes")
             }
-            Self::OtherRows { .. } => Some(
+            Self::OtherRows { has_folds: true, .. } => Some(
                 "`--out-of-fold` takes, for each row, the models that did not train on it; or give rows that have the target",
             ),
-            Self::RowsApart => Some("name the folder of one trial"),
+            Self::OtherRows { has_folds: false, .. } => Some(
+                "give rows that have the target, or train with `data.split.seed=0`, which is one split for all seeds",
+            ),
+            Self::RowsApart => Some("it changed while it was read: try again"),
             Self::NotTwoClasses { classes: Some(_), .. } => Some(
                 "leave it out: the class of the highest probability is predicted; `runner predict` prints those of all classes",
             ),

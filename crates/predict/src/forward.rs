@@ -87,13 +87,12 @@ pub fn forward(
 
 /// The next rows, preprocessed for each model; `None` at the end.
 fn next_blocks(rows: &mut [NewRows<'_>]) -> Result<Option<Vec<RowBlock>>, PredictError> {
-    let blocks = rows.iter_mut().map(NewRows::next_block).collect::<Result<Option<Vec<_>>, _>>()?;
-    match blocks {
-        Some(blocks) if blocks.iter().any(|block| block.rows != blocks[0].rows) => {
-            Err(PredictError::RowsApart)
-        }
-        blocks => Ok(blocks),
+    let blocks = rows.iter_mut().map(NewRows::next_block).collect::<Result<Vec<_>, _>>()?;
+    let count = |block: &Option<RowBlock>| block.as_ref().map(|block| block.rows);
+    if blocks.iter().any(|block| count(block) != count(&blocks[0])) {
+        return Err(PredictError::RowsApart);
     }
+    Ok(blocks.into_iter().collect())
 }
 
 /// The sum of the weighted losses of rows, and the number of correct predictions, as the validation program has them.

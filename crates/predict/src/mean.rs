@@ -25,6 +25,9 @@ impl MeanOutputs {
     /// Adds the outputs of a model for a row; `scales` are those of its targets.
     pub fn add(&mut self, row: usize, outputs: &[f32], scales: &[Scale]) {
         self.counts[row] += 1;
+        // Whatever the others say: of such a row one model alone predicts nothing either.
+        let outputs =
+            if outputs.iter().all(|y| y.is_finite()) { outputs } else { &vec![f32::NAN; outputs.len()] };
         let sums = &mut self.sums[row * self.width..][..self.width];
         if self.scales.is_empty() {
             sums.iter_mut().zip(log_softmax(outputs)).for_each(|(sum, own)| *sum = log_of_sum(*sum, own));
@@ -32,6 +35,12 @@ impl MeanOutputs {
             let own = outputs.iter().zip(scales).map(|(y, scale)| scale.original((*y).into()));
             sums.iter_mut().zip(own).for_each(|(sum, own)| *sum += own);
         }
+    }
+
+    /// The smallest and the largest number of models that a row has.
+    pub fn counts(&self) -> [u32; 2] {
+        let counts = || self.counts.iter().copied();
+        [counts().min(), counts().max()].map(Option::unwrap_or_default)
     }
 
     /// The means, `[rows, outputs]`: numbers in the first model's scale, or logarithms of probabilities, whose softmax they are.
@@ -97,9 +106,11 @@ mod tests {
         // Far beyond what exp() can hold: all stay finite.
         let found = mean(Vec::new(), &[(&[0.0, 3000.0], &[]), (&[0.0, 2000.0], &[])]);
         assert!((found[0] - (-2000.0 - std::f32::consts::LN_2)).abs() < 1e-3 && found[1] == 0.0, "{found:?}");
-        for bad in [f32::NAN, f32::INFINITY] {
-            let found = mean(Vec::new(), &[(&[0.0, 1.0], &[]), (&[bad, 0.0], &[])]);
-            assert!(!found.iter().all(|y| y.is_finite()), "{found:?}");
+        for bad in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
+            for models in [[[0.0, 1.0], [bad, 0.0]], [[bad, 0.0], [0.0, 1.0]]] {
+                let found = mean(Vec::new(), &models.each_ref().map(|outputs| (&outputs[..], &[][..])));
+                assert!(found.iter().all(|y| y.is_nan()), "{models:?}: {found:?}");
+            }
         }
     }
 

@@ -9,7 +9,10 @@ use super::{
     mean::{MeanOutputs, rescaled, shortest},
     trained::HeldRows,
 };
-use crate::{data::NewRows, units};
+use crate::{
+    data::{NewRows, ParsedTables},
+    units,
+};
 
 /// The rows that a fold validated with, in the order of the file.
 pub struct OutOfFold {
@@ -23,38 +26,73 @@ pub struct OutOfFold {
     pub groups: Option<Vec<u32>>,
 }
 
+/// What a model makes of the rows that it validated with.
+struct OfModel {
+    /// The number of rows that the run trained on.
+    trained_on: usize,
+    numbers: Vec<u32>,
+    groups: Option<Vec<u32>>,
+    outputs: Vec<f32>,
+    /// In the scale of the model.
+    targets: Vec<f32>,
+}
+
+impl OfModel {
+    /// Reads the data of the run again, unless they are among `tables`.
+    fn new(model: &Trained, tables: &mut ParsedTables) -> Result<Self, PredictError> {
+        let HeldRows { part, numbers, groups, trained_on, .. } = model.validation_rows(tables)?;
+        let (mut outputs, mut targets) = (Vec::new(), Vec::new());
+        let mut take = |chunk: &Chunk<'_>| {
+            outputs.extend_from_slice(chunk.outputs);
+            targets.extend_from_slice(chunk.targets);
+            Ok(())
+        };
+        let models = std::slice::from_ref(model);
+        forward(models, &mut [NewRows::from_part(part)], &mut |_| {}, &mut |_| {}, &mut take)?;
+        Ok(Self { trained_on, numbers, groups, outputs, targets })
+    }
+}
+
 impl OutOfFold {
-    /// Reads the data of each run again.
+    /// Reads the data again.
     pub fn new(predictor: &Predictor, warn: &mut dyn FnMut(String)) -> Result<Self, PredictError> {
         let first = predictor.first();
         let (scales, width) = (first.data.target_scales(), first.data.target_width());
-        let held = predictor.models.iter().map(Trained::validation_rows).collect::<Result<Vec<_>, _>>()?;
-        let all: BTreeSet<u32> = held.iter().flat_map(|held| held.numbers.iter().copied()).collect();
+        let mut tables = ParsedTables::default();
+        let of_models = predictor.models.iter().map(|model| OfModel::new(model, &mut tables));
+        let of_models = of_models.collect::<Result<Vec<_>, _>>()?;
+        let all: BTreeSet<u32> = of_models.iter().flat_map(|own| own.numbers.iter().copied()).collect();
         let numbers: Vec<u32> = all.into_iter().collect();
-        warn_of_lacking(predictor, &held, numbers.len(), warn);
         let (mut mean, mut targets) =
             (MeanOutputs::new(first, numbers.len()), vec![0.0; numbers.len() * width]);
         let mut groups = Groups::new(numbers.len());
-        for (model, HeldRows { part, numbers: own, groups: of_rows, .. }) in predictor.models.iter().zip(held)
-        {
-            let places = own.iter().filter_map(|number| numbers.binary_search(number).ok());
+        for (model, own) in predictor.models.iter().zip(&of_models) {
+            let places = own.numbers.iter().filter_map(|number| numbers.binary_search(number).ok());
             let places: Vec<usize> = places.collect();
-            groups.add(&places, of_rows.as_deref());
+            groups.add(&places, own.groups.as_deref());
             let own_scales = model.data.target_scales();
-            let mut places = places.into_iter();
-            let mut take = |chunk: &Chunk<'_>| {
-                let actual = rescaled(chunk.targets, width, (&own_scales, &scales), shortest);
-                let rows = chunk.outputs.chunks_exact(model.outputs).zip(actual.chunks_exact(width));
-                for ((outputs, actual), place) in rows.zip(&mut places) {
-                    mean.add(place, outputs, &own_scales);
-                    targets[place * width..][..width].copy_from_slice(actual);
-                }
-                Ok(())
-            };
-            let models = std::slice::from_ref(model);
-            forward(models, &mut [NewRows::from_part(part)], &mut |_| {}, warn, &mut take)?;
+            let actual = rescaled(&own.targets, width, (&own_scales, &scales), shortest);
+            let rows = own.outputs.chunks_exact(model.outputs).zip(actual.chunks_exact(width));
+            for ((outputs, actual), place) in rows.zip(places) {
+                mean.add(place, outputs, &own_scales);
+                targets[place * width..][..width].copy_from_slice(actual);
+            }
         }
-        Ok(Self { outputs: mean.outputs(), numbers, targets, groups: groups.numbered() })
+        let outputs = mean.outputs();
+        warn_of_lacking(predictor, &of_models[0], numbers.len(), warn);
+        if let [least, most] = mean.counts()
+            && least < most
+        {
+            warn(format!(
+                "rows are means of {least} to {most} models: of some folds {UNRANKED} with every seed"
+            ));
+        }
+        let rows = outputs.chunks_exact(first.outputs);
+        let not_finite = rows.filter(|row| !row.iter().all(|y| y.is_finite())).count();
+        if not_finite > 0 {
+            warn(format!("rows with an output that is not a finite number: {not_finite}"));
+        }
+        Ok(Self { outputs, numbers, targets, groups: groups.numbered() })
     }
 
     /// All rows.
@@ -63,27 +101,28 @@ impl OutOfFold {
     }
 }
 
-/// Rows that no model validated with, since a fold has no run that finished.
-fn warn_of_lacking(predictor: &Predictor, held: &[HeldRows], found: usize, warn: &mut dyn FnMut(String)) {
+/// What a fold lacks: a run that did not finish, or has no finite value of the metric.
+const UNRANKED: &str = "there is no run that `compare` ranks";
+
+/// Rows that no model validated with.
+fn warn_of_lacking(predictor: &Predictor, first: &OfModel, found: usize, warn: &mut dyn FnMut(String)) {
     let data = &predictor.first().spec.data;
     let own: BTreeSet<u32> = predictor.models.iter().filter_map(|model| model.spec.data.fold).collect();
     let folds: BTreeSet<u32> = (0..data.folds.unwrap_or(0)).collect();
     let missing: Vec<String> = folds.difference(&own).map(u32::to_string).collect();
-    let [rows, trained_on] = [held[0].part.rows, held[0].trained_on];
+    let rows = first.numbers.len();
     // In the order of rows all folds have as many, and the rows before the first are in none.
     let lacking = match data.has_folds_in_order() {
         true => missing.len() * rows,
-        false => (rows + trained_on).saturating_sub(found),
+        false => (rows + first.trained_on).saturating_sub(found),
     };
     if lacking > 0 && !missing.is_empty() {
         let of = units::counted((found + lacking) as u64, "row");
-        let (folds, has) = match &missing[..] {
-            [one] => (format!("fold {one}"), "has"),
-            all => (format!("folds {}", all.join(", ")), "have"),
-        };
+        let folds = if missing.len() == 1 { "fold" } else { "folds" };
         warn(format!(
-            "{} of {of} are left out: {folds} {has} no run that finished",
-            units::count(lacking as u64)
+            "{} of {of} are left out: of {folds} {} {UNRANKED}",
+            units::count(lacking as u64),
+            missing.join(", ")
         ));
     }
 }

@@ -8,7 +8,7 @@ use std::{
 };
 
 use super::{
-    PredictError, Predictor,
+    PredictError, Predictor, Trained,
     forward::{Chunk, forward},
     mean::shortest,
     out_of_fold::OutOfFold,
@@ -17,6 +17,7 @@ use super::{
 use crate::{
     data::{Input, RowOptions, Scale},
     record::Lines,
+    spec::Source,
     train::{DecisionRule, softmax},
 };
 
@@ -51,8 +52,14 @@ pub fn predict(
     let Some(path) = to.filter(|path| *path != Path::new("-")) else {
         return table.write(rows, &mut io::stdout().lock(), "standard output", warn);
     };
-    let input = if let PredictedRows::New(input, _) = rows { Some(input.path()) } else { None };
-    let file = OutputFile::new(path, predictor.models.iter().map(|model| &*model.folder), input)?;
+    let sources: Vec<Source> = match rows {
+        PredictedRows::New(..) => Vec::new(),
+        PredictedRows::OutOfFold => predictor.models.iter().map(Trained::source).collect(),
+    };
+    let given = if let PredictedRows::New(input, _) = rows { Some(input.path()) } else { None };
+    let inputs = sources.iter().flat_map(Source::files).chain(given);
+    let folders = predictor.models.iter().map(|model| &*model.folder);
+    let file = OutputFile::new(path, folders.chain([predictor.folder()]), inputs)?;
     if !force && file.replaces_other(table.header(&table.kept).bytes()) {
         return Err(table.is_other(rows, &file, path)?);
     }

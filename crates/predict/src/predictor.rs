@@ -9,6 +9,7 @@ use serde_json::{Map, Value, json};
 
 use super::{PredictError, Trained, WhichWeights, trained::HeldRows};
 use crate::{
+    data::ParsedTables,
     host::escape_line,
     report::{BestRun, find_best_run},
 };
@@ -38,19 +39,19 @@ impl Predictor {
     /// # Errors
     /// One cannot be read, or they are not what `models` says.
     pub fn open(path: &str, which: WhichWeights, models: Models) -> Result<Self, PredictError> {
-        let BestRun { folder, setting, finished, folders } = find_best_run(path)?;
+        let BestRun { folder, setting, ranked, folders } = find_best_run(path)?;
         let folders = match models {
-            Models::One => vec![folder.clone()],
+            Models::One => vec![folder],
+            Models::Ensemble if folders.len() < 2 => {
+                return Err(PredictError::NoEnsemble { path: path.to_owned(), has_more: ranked.len() > 1 });
+            }
             Models::Ensemble => folders,
-            Models::OutOfFold => finished,
+            Models::OutOfFold => ranked,
         };
-        if models == Models::Ensemble && folders.len() < 2 {
-            return Err(PredictError::NoEnsemble { folder: folders.into_iter().next().unwrap_or(folder) });
-        }
         let read = |folder: PathBuf| Trained::read(folder, which);
         let mut trained = folders.into_iter().map(read).collect::<Result<Vec<_>, _>>()?;
         if models == Models::OutOfFold && (setting.is_none() || trained[0].spec.data.folds.is_none()) {
-            return Err(PredictError::NoFolds { folder });
+            return Err(PredictError::NoFolds { path: path.to_owned() });
         }
         trained.sort_by_key(|model| (seeds(model), model.spec.data.fold));
         let predictor = Self { models: trained, which: models, setting };
@@ -91,14 +92,20 @@ impl Predictor {
     /// There are none, or other ones for each model.
     pub(super) fn held_rows(
         &self,
-        of: impl Fn(&Trained) -> Result<HeldRows, PredictError>,
+        of: impl Fn(&Trained, &mut ParsedTables) -> Result<HeldRows, PredictError>,
         part: &'static str,
     ) -> Result<Vec<HeldRows>, PredictError> {
-        let held = self.models.iter().map(of).collect::<Result<Vec<_>, _>>()?;
+        let mut tables = ParsedTables::default();
+        let held = self.models.iter().map(|model| of(model, &mut tables));
+        let held = held.collect::<Result<Vec<_>, _>>()?;
         let is_same = |own: &HeldRows| own.numbers == held[0].numbers && own.digest == held[0].digest;
         match held.iter().all(is_same) {
             true => Ok(held),
-            false => Err(PredictError::OtherRows { folder: self.folder().to_owned(), part }),
+            false => Err(PredictError::OtherRows {
+                folder: self.folder().to_owned(),
+                part,
+                has_folds: self.first().spec.data.folds.is_some(),
+            }),
         }
     }
 
@@ -125,16 +132,17 @@ impl Predictor {
             })
         });
         format!(
-            "models: {} of the best setting, {}: {}\nweights: {}{}\n",
+            "models: {} of the best setting, {}: {}\nweights: {}{}{}\n",
             self.models.len(),
             self.members(),
             escape_line(setting),
             files.join(" and "),
-            epochs.unwrap_or_default()
+            epochs.unwrap_or_default(),
+            self.models.iter().map(Trained::kept).max().unwrap_or_default()
         )
     }
 
-    /// `folds 0 to 4, seeds 0, 2`: in what the models differ.
+    /// `folds 0 to 4, seeds 0, 2`: their folds, and in what else the models differ.
     fn members(&self) -> String {
         let split_seed = |model: &Trained| model.spec.data.split.as_ref().and_then(|split| split.seed);
         let all = |of: &dyn Fn(&Trained) -> Option<u64>| self.models.iter().filter_map(of).collect();
@@ -143,10 +151,14 @@ impl Predictor {
             ("split seed", all(&split_seed)),
             ("seed", all(&|model| Some(model.spec.seed))),
         ];
-        let several = axes.iter().filter(|(_, values)| values.len() > 1);
-        let words: Vec<String> =
-            several.map(|(name, values)| format!("{name}s {}", listed(values))).collect();
-        if words.is_empty() { format!("{} {}", axes[0].0, listed(&axes[0].1)) } else { words.join(", ") }
+        let named = axes.iter().filter(|(name, values)| values.len() > usize::from(*name != "fold"));
+        let words: Vec<String> = named
+            .map(|(name, values)| match values.len() {
+                1 => format!("{name} {}", listed(values)),
+                _ => format!("{name}s {}", listed(values)),
+            })
+            .collect();
+        words.join(", ")
     }
 
     /// The models, as the first keys of a JSON object.

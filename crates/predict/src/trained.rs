@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use super::PredictError;
 use crate::{
     data::{
-        self, Dataset, Part, Task, TrainedData, Weights, digest_of_files, read_metadata, read_weights,
-        read_weights_among,
+        self, Dataset, ParsedTables, Part, Task, TrainedData, Weights, digest_of_files, read_metadata,
+        read_weights, read_weights_among,
     },
     host::check_regular,
     record::checkpoint_weights,
@@ -108,24 +108,25 @@ impl Trained {
         Ok(Self { folder, spec, file, step, epoch, data, features, outputs, weights, note })
     }
 
-    /// The rows that `data.split.test` held out.
+    /// The rows that `data.split.test` held out. A table that is among `tables` is not read again.
     ///
     /// # Errors
     /// There are none, or the data has changed since the run.
-    pub fn test_rows(&self) -> Result<HeldRows, PredictError> {
+    pub fn test_rows(&self, tables: &mut ParsedTables) -> Result<HeldRows, PredictError> {
         let none = || PredictError::NoTestRows { folder: self.folder.clone() };
         if !self.has_test_rows() {
             return Err(none());
         }
-        held(self.dataset(data::open_test)?).ok_or_else(none)
+        let open = |data: &spec::Data, task, seed| data::open_test(tables, data, task, seed);
+        held(self.dataset(open)?).ok_or_else(none)
     }
 
-    /// The rows that the run validated with.
+    /// The rows that the run validated with. A table that is among `tables` is not read again.
     ///
     /// # Errors
     /// There are none, or the data has changed since the run.
-    pub fn validation_rows(&self) -> Result<HeldRows, PredictError> {
-        held(self.rows()?).ok_or_else(|| PredictError::NoValidationRows { folder: self.folder.clone() })
+    pub fn validation_rows(&self, tables: &mut ParsedTables) -> Result<HeldRows, PredictError> {
+        held(self.rows(tables)?).ok_or_else(|| PredictError::NoValidationRows { folder: self.folder.clone() })
     }
 
     /// Whether the run kept rows for a test.
@@ -134,19 +135,24 @@ impl Trained {
     }
 
     /// The rows that the run was trained on and validated with.
-    pub fn rows(&self) -> Result<Dataset, PredictError> {
-        self.dataset(|data, task, seed| data::open(data, task, seed, u64::MAX))
+    pub fn rows(&self, tables: &mut ParsedTables) -> Result<Dataset, PredictError> {
+        self.dataset(|data, task, seed| data::open_among(tables, data, task, seed, u64::MAX))
+    }
+
+    /// Where the run's data are, though the project was moved.
+    pub fn source(&self) -> Source {
+        let source = &self.spec.data.source;
+        moved_source(source, &self.folder, run_digest(&self.folder).as_deref())
+            .unwrap_or_else(|| source.clone())
     }
 
     fn dataset(
         &self,
-        open: impl Fn(&spec::Data, Task, u64) -> Result<Dataset, Vec<Problem>>,
+        open: impl FnOnce(&spec::Data, Task, u64) -> Result<Dataset, Vec<Problem>>,
     ) -> Result<Dataset, PredictError> {
-        let mut data = spec::Data { placement: Placement::Auto, ..spec::Data::clone(&self.spec.data) };
+        let own = spec::Data::clone(&self.spec.data);
+        let data = spec::Data { placement: Placement::Auto, source: self.source(), ..own };
         let recorded = run_digest(&self.folder);
-        if let Some(source) = moved_source(&data.source, &self.folder, recorded.as_deref()) {
-            data.source = source;
-        }
         let classifies = self.spec.model.loss.classifies();
         let task = if classifies { Task::Classification } else { Task::Regression };
         let opened = open(&data, task, self.spec.seed);
@@ -176,11 +182,15 @@ impl Trained {
     /// A description of which weights these are.
     pub fn described(&self) -> String {
         let Self { file, step, epoch, .. } = self;
-        // Early stopping restores the best weights.
-        let is_best = file == LAST && self.spec.trainer.restore_best == Some(true) && has_best(&self.folder);
-        let kept = if is_best { "; the best: `trainer.restore_best=false` keeps the last" } else { "" };
-        let note = self.note.as_ref().map_or_else(|| kept.to_owned(), |note| format!("; {note}"));
-        format!("{file}, of epoch {epoch}, step {step}{note}")
+        let note = self.note.as_ref().map(|note| format!("; {note}"));
+        format!("{file}, of epoch {epoch}, step {step}{}", note.as_deref().unwrap_or(self.kept()))
+    }
+
+    /// That the last weights are the best: early stopping restores these.
+    pub fn kept(&self) -> &'static str {
+        let restores = self.spec.trainer.restore_best == Some(true);
+        let is_best = self.file == LAST && restores && has_best(&self.folder);
+        if is_best { "; the best: `trainer.restore_best=false` keeps the last" } else { "" }
     }
 }
 

@@ -7,7 +7,7 @@ use super::{
     forward::{Chunk, forward},
 };
 use crate::{
-    data::{Dataset, NewRows, Part, RowOptions},
+    data::{Dataset, NewRows, ParsedTables, Part, RowOptions},
     report::{OfModel, Pairs, Predicted, RunRows, TestMetric},
     spec::Metric,
     train::Scores,
@@ -20,7 +20,7 @@ const MOST: usize = 2000;
 /// Reads the run's data again, and applies its model to them.
 pub fn of_model(predictor: &Predictor) -> Result<OfModel, PredictError> {
     let trained = predictor.first();
-    let dataset = trained.rows()?;
+    let dataset = trained.rows(&mut ParsedTables::default())?;
     let mut rows = rows_of(trained, &dataset);
     if trained.has_test_rows() {
         let options = RowOptions::default();

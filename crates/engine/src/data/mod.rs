@@ -171,13 +171,17 @@ pub fn follow_seed(data: &spec::Data) -> bool {
     matches!(data.source, Source::SyntheticRegression(_)) || (is_drawn && !has_own_seed)
 }
 
-/// Like [`open`], but `validation` has the rows that `data.split.test` sets apart.
+/// Like [`open_among`], but `validation` has the rows that `data.split.test` sets apart.
 ///
 /// # Errors
 /// As for [`open`].
-pub fn open_test(data: &spec::Data, task: Task, seed: u64) -> Result<Dataset, Vec<Problem>> {
-    let division = Division::new(data, seed, Held::Test);
-    open_with(&mut ParsedTables::default(), data, task, &division, (seed, u64::MAX))
+pub fn open_test(
+    tables: &mut ParsedTables,
+    data: &spec::Data,
+    task: Task,
+    seed: u64,
+) -> Result<Dataset, Vec<Problem>> {
+    open_with(tables, data, task, &Division::new(data, seed, Held::Test), (seed, u64::MAX))
 }
 
 fn open_with(

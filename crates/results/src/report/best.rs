@@ -26,8 +26,8 @@ pub struct BestSetting {
     pub trial: Option<usize>,
     /// The folder of that trial.
     pub folder: PathBuf,
-    /// The folders of all its finished trials, of other seeds and folds, best first.
-    pub finished: Vec<PathBuf>,
+    /// The folders of all its trials that are ranked, of other seeds and folds, best first.
+    pub ranked: Vec<PathBuf>,
     /// The same; of folds in the order of rows those of the last, which trains on most rows.
     pub folders: Vec<PathBuf>,
     /// The full name of the metric.
@@ -94,12 +94,12 @@ impl BestSetting {
             }
         };
         let places = best.places.iter().map(|&place| &comparison.runs[place]);
-        let finished = places.clone().map(|run| PathBuf::from(&run.path)).collect();
+        let ranked = places.clone().map(|run| PathBuf::from(&run.path)).collect();
         let last = places.filter(|own| own.fold_in_order() == run.fold_in_order());
         Some(Self {
             trial: run.trial,
             folder: PathBuf::from(&run.path),
-            finished,
+            ranked,
             folders: last.map(|run| PathBuf::from(&run.path)).collect(),
             metric: metric.full_name().to_owned(),
             value: best.value,
@@ -140,7 +140,7 @@ pub struct BestRun {
     /// The words of its setting, if it is a trial of a sweep.
     pub setting: Option<String>,
     /// As of [`BestSetting`]; a single run has its own folder here.
-    pub finished: Vec<PathBuf>,
+    pub ranked: Vec<PathBuf>,
     pub folders: Vec<PathBuf>,
 }
 
@@ -156,8 +156,8 @@ pub fn has_best(folder: &Path) -> bool {
 pub fn find_best_run(path: &str) -> Result<BestRun, ReportError> {
     match find_one(path)? {
         Found::Run(folder) => {
-            let [finished, folders] = [(); 2].map(|()| vec![folder.clone()]);
-            Ok(BestRun { folder, setting: None, finished, folders })
+            let [ranked, folders] = [(); 2].map(|()| vec![folder.clone()]);
+            Ok(BestRun { folder, setting: None, ranked, folders })
         }
         Found::Sweep(folder) => {
             let comparison = Comparison::from_runs(sweep::read(&folder, &mut None)?);
@@ -177,8 +177,8 @@ pub fn find_best_run(path: &str) -> Result<BestRun, ReportError> {
             };
             let caveats: String = best.caveats.iter().map(|words| format!("; {words}")).collect();
             let setting = Some(format!("{}{lost}{open}{caveats}", best.words));
-            let BestSetting { folder, finished, folders, .. } = best;
-            Ok(BestRun { folder, setting, finished, folders })
+            let BestSetting { folder, ranked, folders, .. } = best;
+            Ok(BestRun { folder, setting, ranked, folders })
         }
     }
 }
