@@ -82,6 +82,7 @@ pub(super) fn open(
     if !is_quiet {
         print_stderr(&predictor.described());
     }
+    predictor.lacks().into_iter().for_each(warn);
     Ok(predictor)
 }
 

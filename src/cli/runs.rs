@@ -78,10 +78,15 @@ fn one_of_several(path: &str) -> Option<String> {
     };
     let newest = report::latest(path).ok()?;
     let of_newest = command(&newest);
+    let takes_sweeps = std::env::args_os().any(|word| word == "--ensemble" || word == "--out-of-fold");
+    let of_best = |best: &BestSetting| match best.folder.parent() {
+        Some(sweep) if takes_sweeps => sweep.to_owned(),
+        _ => best.folder.clone(),
+    };
     Some(match BestSetting::of_path(path) {
-        Some(best) if best.folder == newest => format!("the newest is the best: `{of_newest}`"),
+        Some(best) if of_best(&best) == newest => format!("the newest is the best: `{of_newest}`"),
         Some(best) => {
-            format!("the newest: `{of_newest}`; the best ({}): `{}`", best.words, command(&best.folder))
+            format!("the newest: `{of_newest}`; the best ({}): `{}`", best.words, command(&of_best(&best)))
         }
         None => {
             let why = BestSetting::why_none(path).map(|why| format!("; none is the best: {why}"));

@@ -203,7 +203,7 @@ fn the_run_that_is_meant() {
     assert!(message.ends_with(&format!("`runner predict {best} new.csv -o '\u{fffd}'`\n")), "{message}");
 }
 
-/// Of runs of several losses none is the best: the hint says why, and what ranks them.
+/// Of runs of several losses none is the best: the hint says why, and what shows them.
 #[test]
 fn runs_of_several_losses_have_no_best() {
     let place = Sandbox::new(LINREG);
@@ -214,7 +214,7 @@ fn runs_of_several_losses_have_no_best() {
     }
     let newest = place.runner(&["latest", "runs/two"]).stdout.trim_end().to_owned();
     let hint = "2 tasks, whose losses are not comparable: model.loss differs (#1; #2); `runner compare runs/two --metric mae` \
-                ranks them";
+                shows them";
     let message = format!(
         "error: `runs/two` holds 2 runs\n  = hint: the newest: `runner predict {newest} new.csv`; none is the best: {hint}\n"
     );

@@ -242,12 +242,18 @@ class Runs(unittest.TestCase):
         classes |= {"data.csv.standardize_target": None, "data.folds": 2, "data.fold": 1}
         found = runner.run("folds.toml", classes | {"sweep.grid.seed": [0, 1]}).out_of_fold(["--last"])
         self.assertEqual(list(found["actual"]), [i % 7 for i in (list(found.index) if hasattr(found, "index") else found["row"])])
-        with self.assertRaisesRegex(runner.RunnerError, "is one model, and an ensemble is the mean of several"):
+        with self.assertRaisesRegex(runner.RunnerError, "has one model, and an ensemble is the mean of several"):
             sweep.trials[0].predict(rows, ensemble=True)
 
     def test_classes_keep_their_names(self):
-        for names, wanted in [(["2", "10"], [2, 10]), (["02", "1"], ["02", "1"]), (["a", "1"], ["a", "1"]), ([], [])]:
-            self.assertEqual(runner._classes(names), wanted)
+        # Whichever of them are predicted.
+        for names, cells, wanted in [
+            (["2", "10"], ["10", ""], [10, None]),
+            (["02", "1"], ["1"], ["1"]),
+            (["a", "1"], ["1", "1"], ["1", "1"]),
+            (["1"], [], []),
+        ]:
+            self.assertEqual(runner._classes([f"p_{name}" for name in names])(cells), wanted)
 
     def test_the_blocks_of_the_page(self):
         try:

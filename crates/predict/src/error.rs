@@ -27,9 +27,11 @@ pub enum PredictError {
     #[error("`{}` is a file that is read", file.display())]
     IsInput { file: PathBuf },
     #[error("`{}` set no rows aside for a test", folder.display())]
-    NoTestRows { folder: PathBuf },
+    NoTestRows { folder: PathBuf, has_folds: bool },
     #[error("`{}` has no rows to validate on", folder.display())]
     NoValidationRows { folder: PathBuf },
+    #[error("`{}` would hold plain text, and its name says gzip", file.display())]
+    IsPlain { file: PathBuf },
     #[error("`{path}` has one model{}, and an ensemble is the mean of several", if *has_more { " of the last fold" } else { "" })]
     NoEnsemble { path: String, has_more: bool },
     #[error("`--out-of-fold` is for a sweep over folds, and `{path}` is none")]
@@ -103,12 +105,18 @@ impl PredictError {
             Self::KeepsOwnName { .. } => Some(
                 "keep a column that tells the rows apart, and join by it; or rename this one in the file",
             ),
-            Self::NoTestRows { .. } => {
+            Self::NoTestRows { has_folds: true, .. } => Some(
+                "`--out-of-fold` takes the rows of a sweep's folds, each by the models that did not train on it; or give rows that have the target, or train with `data.split.test=0.1`",
+            ),
+            Self::NoTestRows { has_folds: false, .. } => {
                 Some("give rows that have the target, or train with `data.split.test=0.1`")
             }
             Self::NoValidationRows { .. } => Some(
                 "name a run that validates (a final model is trained on all rows), or give other rows that have the target",
             ),
+            Self::IsPlain { .. } => {
+                Some("leave `-o` out, and pipe: `runner predict ... | gzip > out.csv.gz`")
+            }
             Self::NoEnsemble { has_more: true, .. } => Some(
                 "of folds in the order of rows only the last counts, which trains on most rows: `sweep.repeats=5` trains several models of it",
             ),
@@ -131,9 +139,7 @@ impl PredictError {
             Self::NotTwoClasses { classes: Some(_), .. } => Some(
                 "leave it out: the class of the highest probability is predicted; `runner predict` prints those of all classes",
             ),
-            Self::NotTwoClasses { classes: None, .. } => {
-                Some("leave it out: `runner predict` prints numbers, which you can compare with any bound")
-            }
+            Self::NotTwoClasses { classes: None, .. } => Some("leave it out: the predictions are numbers"),
             Self::NoSuchClass { .. } => Some("write the name as the training file does"),
             Self::OtherData { .. } => Some("its test rows may have been trained on: train again"),
             _ => None,

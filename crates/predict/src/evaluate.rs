@@ -91,7 +91,7 @@ pub fn evaluate(
     };
     let baseline = Baseline::new(trained, &scores, drawn.targets(), &metrics, named);
     let intervals = drawn.intervals(trained, &scores, groups, &metrics, &values);
-    let loss = loss_in_words(trained, column);
+    let loss = loss_in_words(predictor, column);
     let counts_equally = classifies && column.is_some();
     let thresholds = request.decision.table.then(|| &classes[decision.rule.positive]);
     let thresholds = thresholds.and_then(|class| Thresholds::new(class, scores.probabilities(), warn));
@@ -233,13 +233,22 @@ fn warn_of_classes(scores: &Scores, classes: &[String], rows: usize, warn: &mut 
 }
 
 /// The loss and what its mean is of; `weight` is the column that weighs the rows.
-fn loss_in_words(trained: &Trained, weight: Option<&str>) -> String {
+fn loss_in_words(predictor: &Predictor, weight: Option<&str>) -> String {
+    let trained = predictor.first();
     let is_scaled = trained.data.target_scales().iter().any(|scale| !scale.is_identity());
-    let scaled = if is_scaled { " of the standardized target" } else { "" };
+    let scaled = match (is_scaled, predictor.is_several()) {
+        (false, _) => "",
+        (true, false) => " of the standardized target",
+        (true, true) => " of the target as the first model standardizes it",
+    };
     let by = weight.map(|column| format!(", weighted by `{}`", escape_line(column))).unwrap_or_default();
     let has_weights = trained.spec.model.class_weights.is_some();
-    let how = if has_weights { "without class weights" } else { "as in training" };
-    format!("{}{scaled}{by}, {how}", trained.spec.model.loss.name())
+    let how = match (has_weights, is_scaled && predictor.is_several()) {
+        (true, _) => ", without class weights",
+        (_, true) => "",
+        (false, false) => ", as in training",
+    };
+    format!("{}{scaled}{by}{how}", trained.spec.model.loss.name())
 }
 
 /// Names and values; with several targets, those of each target follow the means.

@@ -37,12 +37,6 @@ impl MeanOutputs {
         }
     }
 
-    /// The smallest and the largest number of models that a row has.
-    pub fn counts(&self) -> [u32; 2] {
-        let counts = || self.counts.iter().copied();
-        [counts().min(), counts().max()].map(Option::unwrap_or_default)
-    }
-
     /// The means, `[rows, outputs]`: numbers in the first model's scale, or logarithms of probabilities, whose softmax they are.
     pub fn outputs(&self) -> Vec<f32> {
         let of = |(place, sum): (usize, &f64)| {

@@ -80,13 +80,6 @@ impl OutOfFold {
         }
         let outputs = mean.outputs();
         warn_of_lacking(predictor, &of_models[0], numbers.len(), warn);
-        if let [least, most] = mean.counts()
-            && least < most
-        {
-            warn(format!(
-                "rows are means of {least} to {most} models: of some folds {UNRANKED} with every seed"
-            ));
-        }
         let rows = outputs.chunks_exact(first.outputs);
         let not_finite = rows.filter(|row| !row.iter().all(|y| y.is_finite())).count();
         if not_finite > 0 {
@@ -100,9 +93,6 @@ impl OutOfFold {
         Chunk { outputs: &self.outputs, targets: &self.targets, kept: &[], of_models: &[] }
     }
 }
-
-/// What a fold lacks: a run that did not finish, or has no finite value of the metric.
-const UNRANKED: &str = "there is no run that `compare` ranks";
 
 /// Rows that no model validated with.
 fn warn_of_lacking(predictor: &Predictor, first: &OfModel, found: usize, warn: &mut dyn FnMut(String)) {
@@ -120,9 +110,10 @@ fn warn_of_lacking(predictor: &Predictor, first: &OfModel, found: usize, warn: &
         let of = units::counted((found + lacking) as u64, "row");
         let folds = if missing.len() == 1 { "fold" } else { "folds" };
         warn(format!(
-            "{} of {of} are left out: of {folds} {} {UNRANKED}",
+            "{} of {of} are left out: {folds} {} {} no model",
             units::count(lacking as u64),
-            missing.join(", ")
+            missing.join(", "),
+            if missing.len() == 1 { "has" } else { "have" }
         ));
     }
 }

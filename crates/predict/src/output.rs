@@ -52,6 +52,9 @@ pub fn predict(
     let Some(path) = to.filter(|path| *path != Path::new("-")) else {
         return table.write(rows, &mut io::stdout().lock(), "standard output", warn);
     };
+    if path.extension().is_some_and(|ending| ending == "gz") {
+        return Err(PredictError::IsPlain { file: path.to_owned() });
+    }
     let sources: Vec<Source> = match rows {
         PredictedRows::New(..) => Vec::new(),
         PredictedRows::OutOfFold => predictor.models.iter().map(Trained::source).collect(),

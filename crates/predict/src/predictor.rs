@@ -132,7 +132,7 @@ impl Predictor {
             })
         });
         format!(
-            "models: {} of the best setting, {}: {}\nweights: {}{}{}\n",
+            "models: {} of the best setting{}: {}\nweights: {}{}{}\n",
             self.models.len(),
             self.members(),
             escape_line(setting),
@@ -142,7 +142,7 @@ impl Predictor {
         )
     }
 
-    /// `folds 0 to 4, seeds 0, 2`: their folds, and in what else the models differ.
+    /// `, folds 0 to 4, seeds 0, 2`: their folds, and in what else the models differ.
     fn members(&self) -> String {
         let split_seed = |model: &Trained| model.spec.data.split.as_ref().and_then(|split| split.seed);
         let all = |of: &dyn Fn(&Trained) -> Option<u64>| self.models.iter().filter_map(of).collect();
@@ -152,13 +152,31 @@ impl Predictor {
             ("seed", all(&|model| Some(model.spec.seed))),
         ];
         let named = axes.iter().filter(|(name, values)| values.len() > usize::from(*name != "fold"));
-        let words: Vec<String> = named
+        named
             .map(|(name, values)| match values.len() {
-                1 => format!("{name} {}", listed(values)),
-                _ => format!("{name}s {}", listed(values)),
+                1 => format!(", {name} {}", listed(values)),
+                _ => format!(", {name}s {}", listed(values)),
             })
-            .collect();
-        words.join(", ")
+            .collect()
+    }
+
+    /// A sentence on the folds and seeds that have no model, if some lack.
+    pub fn lacks(&self) -> Option<String> {
+        let data = &self.first().spec.data;
+        let folds = self.models.iter().map(|model| model.spec.data.fold).collect::<BTreeSet<_>>();
+        let all_folds = match data.folds {
+            Some(all) if self.is_several() && !data.has_folds_in_order() => all as usize,
+            _ => folds.len(),
+        };
+        let wanted = self.models.iter().map(seeds).collect::<BTreeSet<_>>().len() * all_folds;
+        let found = self.models.iter().map(|model| (seeds(model), model.spec.data.fold));
+        let found = found.collect::<BTreeSet<_>>().len();
+        (self.is_several() && found < wanted).then(|| {
+            format!(
+                "{} of {wanted} models are missing, one for each fold and seed: they did not finish, or `compare` cannot rank them",
+                wanted - found
+            )
+        })
     }
 
     /// The models, as the first keys of a JSON object.

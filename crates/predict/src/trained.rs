@@ -113,7 +113,10 @@ impl Trained {
     /// # Errors
     /// There are none, or the data has changed since the run.
     pub fn test_rows(&self, tables: &mut ParsedTables) -> Result<HeldRows, PredictError> {
-        let none = || PredictError::NoTestRows { folder: self.folder.clone() };
+        let none = || PredictError::NoTestRows {
+            folder: self.folder.clone(),
+            has_folds: self.spec.data.folds.is_some(),
+        };
         if !self.has_test_rows() {
             return Err(none());
         }

@@ -225,8 +225,8 @@ fn value(typed: &str, arguments: &[String]) -> Option<String> {
 
 /// A hint on `--runs-dir DIR` of a command that takes the folder itself.
 fn runs_dir_as_path(command: &clap::Command, typed: &str, arguments: &[String]) -> Option<String> {
-    let folder = value(typed, arguments).filter(|_| typed == "--runs-dir")?;
     let name = command.get_name();
+    let folder = value(typed, arguments).filter(|_| typed == "--runs-dir" && name != "new")?;
     Some(format!("`{name}` takes the folder itself: `runner {name} {folder}`"))
 }
 

@@ -297,12 +297,12 @@ fn what_makes_no_ensemble_is_refused() {
         ended.stderr.replace(&sweep.folder, "SWEEP").replace(&first, "TRIAL")
     };
     insta::assert_snapshot!(refused(&["predict", &sweep.trials[0], "new.csv", "--ensemble"]), @r"
-    error: `SWEEP/TRIAL` is one model, and an ensemble is the mean of several
-      = hint: name a sweep whose settings were trained several times: over seeds, with `sweep.repeats=5`, or over folds, with `data.folds=5 data.fold=0..5`; of folds in the order of rows the last counts
+    error: `SWEEP/TRIAL` has one model, and an ensemble is the mean of several
+      = hint: name a sweep whose settings were trained several times: over seeds, with `sweep.repeats=5`, or over folds, with `data.folds=5 data.fold=0..5`
     ");
     insta::assert_snapshot!(refused(&["evaluate", &sweep.folder, "-q", "--ensemble", "--validation"]), @r"
     error: the models of `SWEEP` have other validation rows each, so that none are new to all
-      = hint: `--out-of-fold` takes, for each row, the models that did not train on it; or give rows that have the target
+      = hint: give rows that have the target, or train with `data.split.seed=0`, which is one split for all seeds
     ");
     insta::assert_snapshot!(refused(&["evaluate", &sweep.folder, "new.csv", "--ensemble", "--importance"]), @r"
     error: the argument '--ensemble' cannot be used with '--importance'

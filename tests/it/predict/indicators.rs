@@ -169,9 +169,11 @@ fn an_indicator_of_no_training_row_is_always_0() {
     let run =
         place.run(&[split, "data.csv.missing_indicators=true", "-q"]).ended_by(0).0.display().to_string();
     let model = Model { place, run };
-    model.write("new.csv", "x,z\n1.0,\n1.0,NA\n1.0,0.98\n");
+    // The training rows are the first 54, whose `z` are 0, 1 and 2 in turn.
+    model.write("new.csv", "x,z\n1.0,\n1.0,NA\n1.0,1\n1.0,2\n");
     let found = Table::read(&model.predicted("new.csv")).f64s("prediction");
-    assert_eq!(found[0], found[1]);
+    assert_eq!(found[..2], [found[2]; 2]);
+    assert_ne!(found[2], found[3]);
     serves_as_predicted(&model, "new.csv");
     let logged = Folder(PathBuf::from(&model.run)).text("run.log");
     assert!(

@@ -69,7 +69,7 @@ fn each_row_is_predicted_by_the_model_of_its_fold() {
     fs::remove_dir_all(&sweep.trials[2]).unwrap();
     let of_fold = number(&folds[2]["rows"]);
     let ended = sweep.call(&["predict", "--out-of-fold"]).ended_by(0);
-    let warned = format!("warning: {of_fold} of 90 rows are left out: fold 2 has no run that finished\n");
+    let warned = format!("warning: {of_fold} of 90 rows are left out: fold 2 has no model\n");
     assert!(ended.stderr.ends_with(&warned), "{}", ended.stderr);
     assert_eq!(Table::read(&ended.stdout).rows.len(), 90 - of_fold as usize);
     let left = [0, 1, 3].map(|fold: usize| folds[fold].clone());
@@ -139,16 +139,51 @@ fn folds_in_order_predict_the_rows_after_the_first_block() {
     assert_eq!((found.cell(0, "row"), found.cell(71, "row")), ("18", "89"));
     fs::remove_dir_all(&sweep.trials[0]).unwrap();
     let ended = sweep.call(&["predict", "--out-of-fold"]).ended_by(0);
-    assert!(
-        ended.stderr.contains("warning: 18 of 72 rows are left out: fold 0 has no run that finished\n"),
-        "{ended:?}"
-    );
+    assert!(ended.stderr.contains("warning: 18 of 72 rows are left out: fold 0 has no model\n"), "{ended:?}");
     // The mean is of models that trained on as many rows: of the last fold there is one.
     let refused = sweep.call(&["predict", "new.csv", "--ensemble"]).ended_by(2);
     assert!(
-        refused.stderr.contains(" is one model, and an ensemble is the mean of several\n"),
+        refused.stderr.contains(" has one model of the last fold, and an ensemble is the mean of several\n"),
         "{refused:?}"
     );
+}
+
+/// Rows that one seed's lost model validated with are predicted by fewer models than others; a warning says that one is missing.
+#[test]
+fn a_model_that_is_missing_is_told() {
+    let words = ["data.folds=3", "data.fold=0..3", "seed=0,1", "data.split.seed=0"];
+    let sweep = Sweep::new(&spec("price", "kind", 1, "mse"), &words);
+    fs::remove_dir_all(&sweep.trials[1]).unwrap();
+    let said = "warning: 1 of 6 models are missing, one for each fold and seed: they did not finish, or `compare` cannot rank them\n";
+    for words in [&["predict", "--out-of-fold"][..], &["predict", "new.csv", "--ensemble"]] {
+        let ended = sweep.call(words).ended_by(0);
+        let models = "models: 5 of the best setting, folds 0 to 2, seeds 0, 1: ";
+        assert!(ended.stderr.starts_with(models), "{ended:?}");
+        assert!(ended.stderr.contains(said), "{}", ended.stderr);
+    }
+}
+
+/// The file that the runs read, and what is in the sweep's folder, is never replaced.
+#[test]
+fn files_that_are_read_are_not_replaced() {
+    let mut sweep = Sweep::new(&spec("price", "kind", 1, "mse"), &["data.folds=2", "data.fold=0,1"]);
+    let own = sweep.place.path().join("own.csv");
+    sweep.call(&["predict", "--out-of-fold", "-o", "own.csv"]).ended_by(0);
+    let stacked = "[data.csv]\npath = \"own.csv\"\ntarget = \"actual\"\nignore = [\"row\"]\n[model]\nlayers = [{ linear = { out_features = 1 } }]\n[optimizer.sgd]\nlr = 0.01\n[trainer]\nmax_epochs = 1\n";
+    fs::write(sweep.place.path().join("stacked.toml"), stacked).unwrap();
+    let folder =
+        sweep.place.runner(&["stacked.toml", "-q", "data.folds=2", "data.fold=0,1"]).ended_by(0).stdout;
+    sweep.folder = folder.trim_end().to_owned();
+    let before = fs::read(&own).unwrap();
+    for (file, why) in [
+        ("own.csv".to_owned(), "is a file that is read"),
+        (format!("{}/sweep.csv", sweep.folder), "lies in the run's folder"),
+        ("out.csv.gz".to_owned(), "would hold plain text, and its name says gzip"),
+    ] {
+        let ended = sweep.call(&["predict", "--out-of-fold", "--force", "-o", &file]).ended_by(2);
+        assert!(ended.stderr.contains(why), "{ended:?}");
+    }
+    assert_eq!(fs::read(&own).unwrap(), before);
 }
 
 /// Rows of a group are in one fold, and intervals draw whole groups.
@@ -180,7 +215,7 @@ fn what_has_no_folds_is_refused() {
     };
     let words = refused(&["predict", "--out-of-fold"]);
     let hint = "  = hint: name a sweep with `data.folds=5 data.fold=0..5`: each row is then predicted by the models that did not train on it\n";
-    assert!(words.contains("` is of none\n") && words.ends_with(hint), "{words}");
+    assert!(words.contains("` is none\n") && words.ends_with(hint), "{words}");
     for (words, with) in [
         (&["predict", "new.csv", "--out-of-fold"][..], "'[DATA]'"),
         (&["predict", "--out-of-fold", "--ensemble"], "'--ensemble'"),

@@ -214,7 +214,7 @@ fn thresholds_that_mean_nothing() {
             number,
             format!(
                 "error: `{option}` is for models of two classes: this one predicts numbers\n  \
-                 = hint: leave it out: `runner predict` prints numbers, which you can compare with any bound\n"
+                 = hint: leave it out: the predictions are numbers\n"
             )
         );
     }

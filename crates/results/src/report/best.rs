@@ -38,6 +38,8 @@ pub struct BestSetting {
     pub count: usize,
     /// How many trials are damaged or deleted.
     pub lost: usize,
+    /// How many trials failed or diverged.
+    pub failed: usize,
     /// How many trials have not ended, of all.
     pub open: [usize; 2],
     /// `#3 lr 0.03, validation loss 0.0615 [0.0583, 0.0640], n 5`.
@@ -58,7 +60,7 @@ impl BestSetting {
         Self::new(&Comparison::read(&[path.to_owned()], None).ok()?)
     }
 
-    /// Why [`BestSetting::of_path`] finds none, and the command that ranks the runs.
+    /// Why [`BestSetting::of_path`] finds none, and the command that shows the runs.
     pub fn why_none(path: &str) -> Option<String> {
         let comparison = Comparison::read(&[path.to_owned()], None).ok()?;
         let mut command = vec!["runner", "compare", path];
@@ -66,7 +68,7 @@ impl BestSetting {
             return Some(format!("they train nothing; `{}` shows their times", command_line(command)));
         }
         command.extend(comparison.shared_metric().into_iter().flat_map(|name| ["--metric", name]));
-        Some(format!("{}; `{}` ranks them", comparison.why_none_is_best(), command_line(command)))
+        Some(format!("{}; `{}` shows them", comparison.why_none_is_best(), command_line(command)))
     }
 
     /// As a JSON object.
@@ -105,6 +107,7 @@ impl BestSetting {
             value: best.value,
             count: best.samples.len(),
             lost: count_of(&[DAMAGED, DELETED]),
+            failed: count_of(&["failed", "diverged"]),
             open: [
                 count_of(&[PLANNED, UNFINISHED, RUNNING, "interrupted", "waiting", "skipped"]),
                 comparison.runs.len(),
@@ -165,10 +168,12 @@ pub fn find_best_run(path: &str) -> Result<BestRun, ReportError> {
                 let hint = format!("name the folder of one trial: {}", comparison.why_none_is_best());
                 return Err(ReportError::Sweep { path: folder.display().to_string(), hint });
             };
-            let lost = match best.lost {
+            let counted = |what: &str, count: usize| match count {
                 0 => String::new(),
-                lost => format!("; damaged or deleted: {}", units::counted(lost as u64, "trial")),
+                count => format!("; {what}: {}", units::counted(count as u64, "trial")),
             };
+            let lost = counted("damaged or deleted", best.lost);
+            let failed = counted("failed or diverged", best.failed);
             let open = match best.open {
                 [0, _] => String::new(),
                 [open, all] => {
@@ -176,7 +181,7 @@ pub fn find_best_run(path: &str) -> Result<BestRun, ReportError> {
                 }
             };
             let caveats: String = best.caveats.iter().map(|words| format!("; {words}")).collect();
-            let setting = Some(format!("{}{lost}{open}{caveats}", best.words));
+            let setting = Some(format!("{}{lost}{failed}{open}{caveats}", best.words));
             let BestSetting { folder, ranked, folders, .. } = best;
             Ok(BestRun { folder, setting, ranked, folders })
         }
