@@ -58,7 +58,7 @@ impl OutOfFold {
     pub fn new(predictor: &Predictor, warn: &mut dyn FnMut(String)) -> Result<Self, PredictError> {
         let first = predictor.first();
         let (scales, width) = (first.data.target_scales(), first.data.target_width());
-        let mut tables = ParsedTables::default();
+        let mut tables = predictor.tables();
         let of_models = predictor.models.iter().map(|model| OfModel::new(model, &mut tables));
         let of_models = of_models.collect::<Result<Vec<_>, _>>()?;
         let all: BTreeSet<u32> = of_models.iter().flat_map(|own| own.numbers.iter().copied()).collect();

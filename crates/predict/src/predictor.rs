@@ -14,6 +14,9 @@ use crate::{
     report::{BestRun, find_best_run},
 };
 
+/// A larger table is read again for each model.
+const MOST_TABLE_BYTES: u64 = 1 << 32;
+
 /// Which models predict.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Models {
@@ -86,6 +89,13 @@ impl Predictor {
         if self.is_several() { first.parent().unwrap_or(first) } else { first }
     }
 
+    /// Where several models find the table that the first has read.
+    pub(super) fn tables(&self) -> ParsedTables {
+        let mut tables = ParsedTables::default();
+        tables.begin(if self.models.len() > 1 { MOST_TABLE_BYTES } else { 0 });
+        tables
+    }
+
     /// The rows that each model did not train on, if these are the same.
     ///
     /// # Errors
@@ -95,7 +105,7 @@ impl Predictor {
         of: impl Fn(&Trained, &mut ParsedTables) -> Result<HeldRows, PredictError>,
         part: &'static str,
     ) -> Result<Vec<HeldRows>, PredictError> {
-        let mut tables = ParsedTables::default();
+        let mut tables = self.tables();
         let held = self.models.iter().map(|model| of(model, &mut tables));
         let held = held.collect::<Result<Vec<_>, _>>()?;
         let is_same = |own: &HeldRows| own.numbers == held[0].numbers && own.digest == held[0].digest;
