@@ -95,6 +95,9 @@ impl PredictError {
             Self::NoWeights { status, .. } if ["running", "unfinished"].contains(&status.as_str()) => Some(
                 "a run keeps its weights at its end, and before it only with a table `[checkpoint]`: run its spec again with one",
             ),
+            Self::NoWeights { status, .. } if status == "finished" => Some(
+                "bring the file back, or train again; a sweep is read without the folders of its trials that are removed",
+            ),
             Self::NoPreprocessing { .. } => Some("train again"),
             Self::IsOfRun { .. } | Self::IsInput { .. } | Self::IsOther { .. } => {
                 Some("write to another file")
@@ -117,6 +120,19 @@ impl PredictError {
             Self::IsPlain { .. } => {
                 Some("leave `-o` out, and pipe: `runner predict ... | gzip > out.csv.gz`")
             }
+            Self::NotTwoClasses { classes: Some(_), .. } => Some(
+                "leave it out: the class of the highest probability is predicted; `runner predict` prints those of all classes",
+            ),
+            Self::NotTwoClasses { classes: None, .. } => Some("leave it out: the predictions are numbers"),
+            Self::NoSuchClass { .. } => Some("write the name as the training file does"),
+            Self::OtherData { .. } => Some("its test rows may have been trained on: train again"),
+            _ => self.hint_on_several(),
+        }
+    }
+
+    /// On what several models lack.
+    fn hint_on_several(&self) -> Option<&str> {
+        match self {
             Self::NoEnsemble { has_more: true, .. } => Some(
                 "of folds in the order of rows only the last counts, which trains on most rows: `sweep.repeats=5` trains several models of it",
             ),
@@ -136,12 +152,6 @@ impl PredictError {
                 "give rows that have the target, or train with `data.split.seed=0`, which is one split for all seeds",
             ),
             Self::RowsApart => Some("it changed while it was read: try again"),
-            Self::NotTwoClasses { classes: Some(_), .. } => Some(
-                "leave it out: the class of the highest probability is predicted; `runner predict` prints those of all classes",
-            ),
-            Self::NotTwoClasses { classes: None, .. } => Some("leave it out: the predictions are numbers"),
-            Self::NoSuchClass { .. } => Some("write the name as the training file does"),
-            Self::OtherData { .. } => Some("its test rows may have been trained on: train again"),
             _ => None,
         }
     }

@@ -73,12 +73,18 @@ pub fn forward(
     }
     let done = (done.0, means.sums.unwrap_or(done.1));
     far.warnings().into_iter().for_each(&mut *warn);
-    for (column, count) in rows[0].unknown_categories() {
+    let counted = |(column, count): (String, usize), what: &str| {
         let [count, all] = [count, done.0].map(|count| units::count(count as u64));
-        warn(format!(
-            "`{column}`: {count} of {all} rows have no category of the training file, so its inputs are 0"
-        ));
-    }
+        format!("`{column}`: {count} of {all} rows {what}")
+    };
+    let unknown = rows[0].unknown_categories().into_iter();
+    unknown.for_each(|own| {
+        warn(counted(own, "have no category of the training file, so its inputs are 0"));
+    });
+    let missing = rows[0].newly_missing().into_iter();
+    missing.for_each(|own| {
+        warn(counted(own, "have no number, which the training file never lacks: they take the mean"));
+    });
     if not_finite > 0 {
         warn(format!("rows with an output that is not a finite number: {not_finite}"));
     }

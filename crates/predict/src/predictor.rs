@@ -11,7 +11,7 @@ use super::{PredictError, Trained, WhichWeights, trained::HeldRows};
 use crate::{
     data::ParsedTables,
     host::escape_line,
-    report::{BestRun, find_best_run},
+    report::{BestRun, find_best_run, find_final_models},
 };
 
 /// A larger table is read again for each model.
@@ -42,7 +42,11 @@ impl Predictor {
     /// # Errors
     /// One cannot be read, or they are not what `models` says.
     pub fn open(path: &str, which: WhichWeights, models: Models) -> Result<Self, PredictError> {
-        let BestRun { folder, setting, ranked, folders } = find_best_run(path)?;
+        let found = find_best_run(path).or_else(|e| match models {
+            Models::Ensemble => find_final_models(path).ok_or(e),
+            _ => Err(e),
+        });
+        let BestRun { folder, setting, ranked, folders } = found?;
         let folders = match models {
             Models::One => vec![folder],
             Models::Ensemble if folders.len() < 2 => {

@@ -5,7 +5,7 @@ use std::{fs, io::Write, path::Path, process::Stdio};
 use serde_json::Value;
 
 use super::{
-    super::process::{Ended, Sandbox, Table},
+    super::process::{Ended, Folder, Sandbox, Table},
     FIXTURES,
     arrays::{npy, singles},
     near,
@@ -57,6 +57,10 @@ impl Sweep {
             fs::copy(Path::new(FIXTURES).join(name), place.path().join(name)).unwrap();
         }
         let folder = place.run(&[words, &["-q"]].concat()).ended_by(0);
+        Self::of(place, &folder)
+    }
+
+    fn of(place: Sandbox, folder: &Folder) -> Self {
         let table = folder.table("sweep.csv");
         let trials = table.column("folder").into_iter();
         let trials = trials.map(|trial| folder.0.join(trial).display().to_string()).collect();
@@ -285,6 +289,24 @@ fn a_threshold_is_of_the_mean_probability() {
     let hits = (cells[0][0] + cells[1][1]) as f64;
     near(&[number(&metrics["accuracy"])], &[hits / 500.0], 1e-12);
     assert!(metrics["thresholds"]["rows"].as_array().unwrap().len() >= 12);
+}
+
+/// Nothing ranks final models; those of several seeds are of one setting.
+#[test]
+fn final_models_make_an_ensemble() {
+    let sweep = Sweep::new(&spec("price", "kind", 1, "mse"), &["seed=0,1", "trainer.max_epochs=2"]);
+    let refit = |words: &[&str], to: &str| {
+        sweep.call(&[&["refit", "-q", "--runs-dir", to], words].concat()).ended_by(0);
+        Folder::within(&sweep.place.path().join(to)).unwrap()
+    };
+    let [seeds, rates] = [refit(&["seed=0..3"], "seeds"), refit(&["optimizer.adam.lr=0.1,0.01"], "rates")];
+    let finals = Sweep::of(sweep.place, &seeds);
+    let found = finals.table(&["predict", "new.csv", "--ensemble"]).f64s("prediction");
+    near(&found, &mean_column(&finals.alone(&["new.csv"]), "prediction"), 1e-6);
+    let refused = "which nothing ranks\n";
+    assert!(finals.call(&["predict", "new.csv"]).ended_by(2).stderr.ends_with(refused));
+    let others = Sweep::of(finals.place, &rates);
+    assert!(others.call(&["predict", "new.csv", "--ensemble"]).ended_by(2).stderr.ends_with(refused));
 }
 
 #[test]

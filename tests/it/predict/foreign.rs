@@ -66,6 +66,19 @@ fn categories_that_training_did_not_have() {
     assert!((found[2] - found[0]).abs() > 1e-3, "{found:?}");
 }
 
+/// Where training never lacked a number, the mean is taken with a warning.
+#[test]
+fn numbers_that_training_never_lacked() {
+    let (place, run) = of_categories();
+    fs::write(place.path().join("n.csv"), "x,kind,floor\n,a,1\n3.5,a,1\nNA,a,1\n").unwrap();
+    let ended = place.runner(&["predict", &run, "n.csv"]).ended_by(0);
+    let words =
+        "warning: `x`: 2 of 3 rows have no number, which the training file never lacks: they take the mean\n";
+    assert!(ended.stderr.ends_with(words), "{}", ended.stderr);
+    let found: Vec<&str> = ended.stdout.lines().skip(1).collect();
+    assert!(found[0] == found[2] && found[0] != found[1], "{found:?}");
+}
+
 /// Values far from the training rows are counted, a column at a time, on standard error alone.
 #[test]
 fn values_far_from_the_training_rows() {

@@ -333,6 +333,11 @@ impl NewRows<'_> {
         if let Rows::Csv(model, rows) = &self.0 { rows.unknown(model) } else { Vec::new() }
     }
 
+    /// The names of columns that lack numbers which the training file never lacks, and the number of rows so far that do.
+    pub fn newly_missing(&self) -> Vec<(String, usize)> {
+        if let Rows::Csv(model, rows) = &self.0 { rows.newly_missing(model) } else { Vec::new() }
+    }
+
     /// The next rows; `None` at the end.
     ///
     /// # Errors

@@ -188,6 +188,19 @@ pub fn find_best_run(path: &str) -> Result<BestRun, ReportError> {
     }
 }
 
+/// The final models of the only sweep that a path names, which nothing ranks, if they differ in seeds alone.
+pub fn find_final_models(path: &str) -> Option<BestRun> {
+    let Found::Sweep(folder) = find_one(path).ok()? else { return None };
+    let comparison = Comparison::from_runs(sweep::read(&folder, &mut None).ok()?);
+    let [only] = &comparison.configurations[..] else { return None };
+    let runs = || only.places.iter().map(|&place| &comparison.runs[place]);
+    let folders: Vec<PathBuf> = runs().map(|run| PathBuf::from(&run.path)).collect();
+    let setting = Some("final models, which nothing ranks".to_owned());
+    let is_one = runs().all(|run| run.status == FINISHED && run.is_final_model());
+    let folder = folders.first().filter(|_| is_one)?.clone();
+    Some(BestRun { folder, setting, ranked: folders.clone(), folders })
+}
+
 /// Numbers of a run's `summary.csv`, by column.
 pub fn run_numbers<const N: usize>(folder: &Path, columns: [&str; N]) -> [Option<f64>; N] {
     let run = Run::read_or_report(folder, &mut None);

@@ -49,7 +49,7 @@ mod watch;
 
 pub use against::Against;
 pub use answer::p_value;
-pub use best::{BestRun, BestSetting, find_best_run, find_run, has_best, run_numbers};
+pub use best::{BestRun, BestSetting, find_best_run, find_final_models, find_run, has_best, run_numbers};
 pub use class_table::ClassTable;
 pub use cleaning::{CleanRequest, Cleaning};
 pub use comparison::Comparison;

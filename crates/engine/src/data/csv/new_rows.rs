@@ -95,6 +95,10 @@ impl CsvModel {
         self.stored.target.iter().map(|target| target.name.as_str()).collect()
     }
 
+    fn numeric(&self) -> impl Iterator<Item = &StoredColumn> {
+        self.stored.features.iter().filter(|column| column.kind == ColumnKind::Numeric)
+    }
+
     fn categorical(&self) -> impl Iterator<Item = &StoredColumn> {
         self.stored.features.iter().filter(|column| column.kind == ColumnKind::Categorical)
     }
@@ -123,6 +127,8 @@ pub(in crate::data) struct CsvRows {
     /// For each categorical column, the number of rows with a category that the training file lacks; `None` if such
     /// rows are errors.
     unknown: Option<Vec<usize>>,
+    /// For each numeric column, the number of missing cells that were filled.
+    filled: Vec<usize>,
     /// The names of the columns whose cells are kept.
     keep: Vec<String>,
     /// The column of groups, whose cells are kept if the file has it.
@@ -190,6 +196,7 @@ impl CsvRows {
             spec.missing = Missing::Error;
         }
         let unknown = options.takes_unknown.then(|| vec![0; model.categorical().count()]);
+        let filled = vec![0; model.numeric().count()];
         let group = model.spec.group.clone().filter(|_| with_targets);
         let (unused, keep) = (Vec::new(), options.keep.clone());
         Self {
@@ -202,6 +209,7 @@ impl CsvRows {
             rows: 0,
             dropped: 0,
             unknown,
+            filled,
             keep,
             group,
             weight_scale: None,
@@ -213,6 +221,13 @@ impl CsvRows {
         let counts = self.unknown.iter().flatten().copied();
         let all = model.categorical().map(|column| file::printable(&column.name)).zip(counts);
         all.filter(|(_, count)| *count > 0).collect()
+    }
+
+    /// The names of columns with missing cells though the training file has none there, and the number of rows that have them.
+    pub(in crate::data) fn newly_missing(&self, model: &CsvModel) -> Vec<(String, usize)> {
+        let all = model.numeric().zip(self.filled.iter().copied());
+        let found = all.filter(|(column, count)| column.fill.is_none() && *count > 0);
+        found.map(|(column, count)| (file::printable(&column.name), count)).collect()
     }
 
     /// The column of groups, and whether the file has it. `None` before the first rows.
@@ -254,6 +269,9 @@ impl CsvRows {
             }
         };
         let (mut table, mut problems) = Table::read_part(&self.spec, &Arc::new(text), &columns, model.task)?;
+        for (count, values) in self.filled.iter_mut().zip(&table.numeric) {
+            *count += values.iter().filter(|value| value.is_nan()).count();
+        }
         let is_clean = problems.is_empty();
         let mut taken = |found: Result<Vec<f32>, Vec<Problem>>| {
             found.unwrap_or_else(|found| {
