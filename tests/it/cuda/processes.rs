@@ -270,19 +270,20 @@ fn a_gpu_that_fails_ends_the_training_of_all() {
     let (Some(with), Some((without, _folder))) = (Sim::get(), Sim::only(&WITHOUT_NCCL)) else { return };
     let (place, second) = (Sandbox::new(LINREG), name(1));
     let hangs = format!("`{second}` hangs while in a call of the driver: it has not ended within ");
-    let cases = [
+    for (sim, fault, words) in [
         (&without, "launch:40", format!("`{second}` failed while launching the kernel `")),
         (&without, "stuck:40", hangs),
         (&with, "replay:5", format!("`{second}` failed while launching a graph of its steps: ")),
-    ];
-    side_by_side(cases, |(sim, fault, words)| {
+    ] {
         let rank: Variables<'_> = &[("RUNNER_SIM_FAIL", fault), ("RUNNER_GPU_WAIT_S", "2")];
-        let run = Job::start(sim, &place, &["-q"], &[&[], rank]).end().ended_by(1);
+        // How long a GPU may hang follows the slowest block so far, and the other rank must not lose patience before.
+        let patient = ["-q", "devices.host_timeout=15s"];
+        let run = Job::start(sim, &place, &patient, &[&[], rank]).end().ended_by(1);
         assert_eq!(run.summary("status"), "failed");
         let log = run.text("run.log");
         let last = log.lines().rfind(|line| line.contains(" ERROR ")).unwrap();
         assert!(last.contains(&format!(": {words}")), "{last}");
-    });
+    }
 }
 
 /// A rank that is killed or frozen is named, in time, and the run goes on from its checkpoint as if nothing had been.

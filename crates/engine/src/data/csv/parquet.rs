@@ -215,6 +215,13 @@ impl ParquetRows {
         let reader = |field: &Field| field.column.map(|column| group.get_column_reader(column)).transpose();
         self.readers = self.fields.iter().map(reader).collect::<Result<_, _>>()?;
         let rows = group.metadata().num_rows();
+        // A run of as many nulls as a damaged number says takes no bytes, but minutes.
+        let mut chunks =
+            self.fields.iter().filter_map(|field| field.column).map(|column| group.metadata().column(column));
+        if let Some(chunk) = chunks.find(|chunk| chunk.num_values() != rows) {
+            let values = chunk.num_values();
+            return Err(Fault::Damaged(format!("a group of {rows} rows has a column of {values} values")));
+        }
         self.left = usize::try_from(rows).map_err(|_| Fault::Damaged(format!("a group of {rows} rows")))?;
         self.group += 1;
         Ok(())
