@@ -1,12 +1,12 @@
 //! Models trained on arrays: npy and IDX files as new rows.
 
-use std::{path::Path, process::Stdio};
+use std::path::Path;
 
 use runner::data::read_metadata;
 use serde_json::Value;
 
 use super::{
-    super::process::{Ended, Folder, Sandbox, Table},
+    super::process::{Folder, Sandbox, Table},
     *,
 };
 
@@ -124,16 +124,7 @@ fn an_array_may_come_from_standard_input() {
     let array = npy("<f4", "(150000, 2)", singles(&rows));
     model.write("x.npy", &array);
     let expected = model.predicted("x.npy");
-    let piped = |bytes: Vec<u8>| {
-        let mut command = model.place.command(&["predict", &model.run, "-"]);
-        let command = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut child = command.spawn().unwrap();
-        let mut stdin = child.stdin.take().unwrap();
-        let writer = std::thread::spawn(move || drop(stdin.write_all(&bytes)));
-        let ended = Ended::from_output(child.wait_with_output().unwrap());
-        writer.join().unwrap();
-        ended
-    };
+    let piped = |bytes: Vec<u8>| fed(model.place.command(&["predict", &model.run, "-"]), bytes);
     let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
     gzip.write_all(&array).unwrap();
     for bytes in [array.clone(), gzip.finish().unwrap()] {

@@ -1,6 +1,6 @@
 //! The mean of the models of a setting, compared with what the models predict alone.
 
-use std::{fs, io::Write, path::Path, process::Stdio};
+use std::{fs, io::Write, path::Path};
 
 use serde_json::Value;
 
@@ -8,7 +8,7 @@ use super::{
     super::process::{Ended, Folder, Sandbox, Table},
     FIXTURES,
     arrays::{npy, singles},
-    near,
+    fed, near,
 };
 
 /// A table whose scales and fills each fold fits to rows of its own.
@@ -60,11 +60,11 @@ impl Sweep {
         Self::of(place, &folder)
     }
 
-    fn of(place: Sandbox, folder: &Folder) -> Self {
+    fn of(sandbox: Sandbox, folder: &Folder) -> Self {
         let table = folder.table("sweep.csv");
         let trials = table.column("folder").into_iter();
         let trials = trials.map(|trial| folder.0.join(trial).display().to_string()).collect();
-        Self { folder: folder.0.display().to_string(), place, trials }
+        Self { folder: folder.0.display().to_string(), place: sandbox, trials }
     }
 
     pub fn call(&self, words: &[&str]) -> Ended {
@@ -93,14 +93,7 @@ impl Sweep {
     }
 
     fn with_input(&self, words: &[&str], bytes: Vec<u8>) -> Ended {
-        let mut command = self.place.command(&[&[words[0], &self.folder], &words[1..]].concat());
-        let command = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut child = command.spawn().unwrap();
-        let mut stdin = child.stdin.take().unwrap();
-        let writer = std::thread::spawn(move || stdin.write_all(&bytes));
-        let ended = Ended::from_output(child.wait_with_output().unwrap());
-        writer.join().unwrap().unwrap();
-        ended
+        fed(self.place.command(&[&[words[0], &self.folder], &words[1..]].concat()), bytes)
     }
 }
 

@@ -5,7 +5,7 @@ use std::{
     fs,
     io::Write,
     path::{Path, PathBuf},
-    process::Stdio,
+    process::{Command, Stdio},
 };
 
 use serde_json::Value;
@@ -201,15 +201,20 @@ fn the_form_of_the_file_does_not_matter() {
     for (name, bytes) in forms {
         model.write(name, &bytes);
         assert_eq!(model.predicted(name), expected, "{name}");
-        let mut command = model.place.command(&["predict", &model.run, "-"]);
-        let command = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut child = command.spawn().unwrap();
-        let mut stdin = child.stdin.take().unwrap();
-        let writer = std::thread::spawn(move || stdin.write_all(&bytes));
-        let ended = Ended::from_output(child.wait_with_output().unwrap());
-        writer.join().unwrap().unwrap();
+        let ended = fed(model.place.command(&["predict", &model.run, "-"]), bytes);
         assert_eq!((ended.code, ended.stdout), (Some(0), expected.clone()), "{name} as standard input");
     }
+}
+
+/// How a command ends that reads these bytes from standard input, if need be not to their end.
+fn fed(mut command: Command, bytes: Vec<u8>) -> Ended {
+    let command = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    let mut stdin = child.stdin.take().unwrap();
+    let writer = std::thread::spawn(move || drop(stdin.write_all(&bytes)));
+    let ended = Ended::from_output(child.wait_with_output().unwrap());
+    writer.join().unwrap();
+    ended
 }
 
 /// Reading the file in many parts gives the same chunks as the rows in memory.
