@@ -7,11 +7,12 @@ use std::{
 
 use super::{
     advise,
-    args::{CheckOptions, Jobs, idle_option},
+    args::{CheckOptions, Jobs, RunOptions, idle_option},
     describe::describe,
     describe_lab,
     forecast::{Conditions, forecast},
     machine::{machine, machine_for},
+    machine_file, on,
     run::jobs_at_once,
     scale,
     terminal::fit,
@@ -36,13 +37,18 @@ pub fn check(all: &CheckOptions) -> Result<Exit, Exit> {
 
 /// The same for a spec that was read already.
 pub fn check_read(all: &CheckOptions, loaded: &Loaded) -> Result<Exit, Exit> {
-    let CheckOptions { run: options, advise, hosts, link, .. } = all;
-    options.too_many_threads().iter().for_each(warn);
+    let CheckOptions { run: options, advise, hosts, link, on, .. } = all;
+    if on.is_none() {
+        options.too_many_threads().iter().for_each(warn);
+    }
     idle_option(&[("--jobs", all.jobs.is_some())], loaded.is_sweep()).iter().for_each(warn);
     match loaded {
         Loaded::Train(experiment) => {
             options.idle_virtual_gpus(experiment).iter().for_each(warn);
-            let machine = machine_for(options.virtual_gpus, experiment);
+            let machine = match on {
+                Some(file) => machine_file::read(file).map_err(|failure| refuse(&failure))?,
+                None => machine_for(options.virtual_gpus, experiment),
+            };
             let page = |prepared: &[Prepared<Trial>], begun: Instant, datasets: &mut Datasets| {
                 pages(all, experiment, (prepared, &machine, begun.elapsed()), datasets)
             };
@@ -54,13 +60,14 @@ pub fn check_read(all: &CheckOptions, loaded: &Loaded) -> Result<Exit, Exit> {
                 _ => Ok(shown),
             }
         }
-        Loaded::Lab(_) if *advise || hosts.is_some() => {
-            Err(Exit::refused("`--advise` and `--hosts` are for specs that train", None))
+        Loaded::Lab(_) if *advise || hosts.is_some() || on.is_some() => {
+            Err(Exit::refused("`--advise`, `--hosts` and `--on` are for specs that train", None))
         }
         Loaded::Lab(experiment) => {
             let machine = machine(options.virtual_gpus, true);
             let page = |prepared: &[Prepared<LabTrial>], _, (): &mut ()| {
-                let first = first_run(prepared).map(|(_, planned)| describe_lab::describe(planned));
+                let first = first_run(prepared).filter(|_| !options.quiet);
+                let first = first.map(|(_, planned)| describe_lab::describe(planned));
                 Ok([String::new(), first.unwrap_or_default()])
             };
             show(all, experiment, &machine, (), page)
@@ -87,22 +94,37 @@ fn pages(
     let conditions = Conditions {
         runs_dir: &options.runs_dir,
         jobs: jobs.map_or(1, |jobs| jobs_at_once(jobs, placement.as_ref())).min(trials.len() + undrawn.len()),
-        cores: crate::host::logical_cores().unwrap_or(1),
+        cores: cores(machine),
         undrawn: undrawn.len(),
-        measures: !options.quiet,
+        measures: !options.quiet && machine.described.is_none(),
         is_sweep: experiment.is_sweep(),
         stops_early: experiment.stop.is_some(),
         machine,
-        planned,
+        planned: if machine.described.is_none() { planned } else { Duration::ZERO },
     };
     let forecast = forecast(&trials, datasets, &conditions)?;
     let dataset = datasets.open(&first.spec)?;
     let describe = |lines| describe(first, machine, &dataset, (&forecast.first, lines));
+    let there = on::forecasts(experiment, &trials, (datasets, threads(options, machine)), &conditions);
+    // The page is made for its warnings also where it is not printed.
+    if options.quiet {
+        return Ok([there, String::new()]);
+    }
     if !experiment.is_sweep() {
-        return Ok([String::new(), describe(&forecast.lines)]);
+        return Ok([String::new(), describe(&forecast.lines) + &there]);
     }
     let lines = forecast.lines.iter().map(|(name, value)| format!("  {name:<10} {value}\n"));
-    Ok([format!("\n{}", lines.collect::<String>()), describe(&[])])
+    Ok([format!("\n{}{there}", lines.collect::<String>()), describe(&[])])
+}
+
+/// The cores that a run may use.
+fn cores(machine: &Machine) -> usize {
+    let of_host = || crate::host::logical_cores().unwrap_or(1);
+    machine.described.as_ref().and_then(|own| own.cores).unwrap_or_else(of_host)
+}
+
+fn threads(options: &RunOptions, machine: &Machine) -> usize {
+    options.threads.map_or_else(|| cores(machine), |threads| threads as usize)
 }
 
 /// Prints the table of trials, and the page of the first trial that runs.
@@ -116,7 +138,7 @@ fn show<P: Planned>(
     let begun = Instant::now();
     let jobs = jobs.filter(|_| P::SIDE_BY_SIDE).map_or(1, Jobs::count);
     let jobs = jobs.clamp(1, experiment.trials.len().max(1));
-    let threads = (options.thread_count() / jobs).max(1);
+    let threads = (threads(options, machine) / jobs).max(1);
     let prepared: Vec<Prepared<P>> = prepare(experiment, &mut shared, machine, threads)
         .map_err(|problems| refuse(&experiment.failure(problems)))?;
     // One trial is shown in detail; the table lists all of them.
@@ -125,15 +147,12 @@ fn show<P: Planned>(
         Some((index, Err(problems))) => {
             return Err(refuse(&experiment.failure(problems.into_iter().map(|p| (index, p)))));
         }
-        Some((index, Ok([sweep, page]))) if experiment.is_sweep() => {
+        Some((index, Ok([sweep, page]))) if experiment.is_sweep() && !page.is_empty() => {
             [sweep, format!("\ntrial {index}: {page}")]
         }
         Some((_, Ok(pages))) => pages,
         None => [String::new(), String::new()],
     };
-    // A page that is not printed was made for its warnings.
-    let [of_sweep, on_page] =
-        [of_sweep, on_page].map(|page| if options.quiet { String::new() } else { page });
     // The page already shows its own notes.
     run::warnings(experiment, &prepared, &on_page).print();
     let table = (experiment.is_sweep() && !options.quiet)

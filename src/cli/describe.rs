@@ -3,7 +3,7 @@
 use super::page::Page;
 use crate::{
     data::Dataset,
-    plan::{DeviceId, Engine, Machine, Movement, Trial, sum_of, transfers},
+    plan::{Described, DeviceId, Engine, ExpectedTime, Machine, Movement, Trial, sum_of, transfers},
     program::StepSource,
     record::{self, cause, devices_in_words, text_table, too_busy},
     run::{Rehearsal, Unmeasured, bf16_unit},
@@ -28,6 +28,7 @@ pub fn describe(
     (measured, lines): (&Result<Rehearsal, Unmeasured>, &[(&str, String)]),
 ) -> String {
     let mut page = Page::new(&trial.spec.name);
+    page.list("machine", described(machine).into_iter());
     page.row("devices", devices_in_words(&trial.devices.requested, &trial.devices.used_names()));
     page.more(trial.devices.note.clone());
     shares(&mut page, trial);
@@ -36,7 +37,7 @@ pub fn describe(
     page.row("optimizer", optimizer(trial));
     steps(&mut page, trial);
     checkpoints(&mut page, trial);
-    cost(&mut page, trial, measured);
+    cost(&mut page, trial, (machine, measured));
     page.row("engine", record::engine(trial));
     page.more(compiled_step(trial, machine));
     if let Some(unit) = bf16_unit(trial) {
@@ -53,6 +54,17 @@ pub fn describe(
     lines.iter().for_each(|(name, value)| page.row(name, value));
     page.build();
     page.into_text()
+}
+
+/// The machine, if it is not this one.
+fn described(machine: &Machine) -> Option<String> {
+    let Described { file, .. } = machine.described.as_ref()?;
+    let gpus = match &machine.gpus[..] {
+        [] => "no GPU".to_owned(),
+        [one] => one.model.clone(),
+        [first, ..] => format!("{} of {}", units::counted(machine.gpus.len() as u64, "GPU"), first.model),
+    };
+    Some(format!("that of {file}: {gpus}; it is not here, so nothing is measured"))
 }
 
 /// The resources that a compiled step needs on its multiprocessor.
@@ -233,7 +245,7 @@ fn checkpoints(page: &mut Page, trial: &Trial) {
     page.row("checkpoint", format!("every {often}{count}; {bytes} each"));
 }
 
-fn cost(page: &mut Page, trial: &Trial, measured: &Result<Rehearsal, Unmeasured>) {
+fn cost(page: &mut Page, trial: &Trial, (machine, measured): (&Machine, &Result<Rehearsal, Unmeasured>)) {
     let lower_bound = &trial.lower_bound;
     let instructions = units::counted(trial.programs.train.instructions.len() as u64, "instruction");
     let on = if trial.world_size() == 1 { "" } else { ", on the first device" };
@@ -245,6 +257,13 @@ fn cost(page: &mut Page, trial: &Trial, measured: &Result<Rehearsal, Unmeasured>
             units::bytes(lower_bound.cost.bytes as u64)
         ),
     );
+    if machine.described.is_some() {
+        let about = |own: ExpectedTime| {
+            let (step, by) = (units::seconds(own.step_s), lower_bound.rates.origin.name());
+            format!("about {step} by {by} rates, bound by {}", cause(own.bound, own.processor))
+        };
+        return page.more(ExpectedTime::new(trial, machine).map(about));
+    }
     let measured = match measured {
         Ok(own) => Some(match too_busy(own.others) {
             Some(words) => format!("{} measured, roughly: {words}", units::seconds(own.step_s)),

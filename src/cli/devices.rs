@@ -10,6 +10,7 @@ use super::{
     gpus::GpuList,
     link,
     machine::machine,
+    machine_export,
     rates::{self, CpuKey},
     terminal::fit,
 };
@@ -37,10 +38,12 @@ pub fn devices(options: &DevicesOptions) -> Result<Exit, Exit> {
     }
     let measured = if options.measure { measure(options.virtual_gpus.is_none()) } else { Ok(()) };
     // If measuring fails, the existing rates are kept and shown.
-    match (measured, show(options)) {
-        (Err(exit), Exit::Done) => Err(exit),
-        (_, shown) => Ok(shown),
+    let shown = show(options);
+    measured?;
+    if let Some(path) = &options.output {
+        machine_export::write(path)?;
     }
+    Ok(shown)
 }
 
 fn show(options: &DevicesOptions) -> Exit {
@@ -131,7 +134,7 @@ fn describe(rates: &MachineRates) -> String {
     let origin = match (rates.origin, cached) {
         (Origin::Measured, Some(cached)) => format!("measured {}", cached.measured),
         (Origin::Measured, None) => "measured".to_owned(),
-        (Origin::Typical, _) => {
+        (Origin::Typical | Origin::Given, _) => {
             format!("typical of {instruction_set}; `runner devices --measure` measures this machine's")
         }
     };

@@ -73,7 +73,7 @@ pub fn forecast(
     let is_busy = too_busy(others).is_some();
     let is_measured = groups.iter().any(|group| group.is_measured);
     let is_timed = !is_busy && is_measured;
-    estimate(&mut groups);
+    estimate(&mut groups, conditions.machine);
     let mut disk = Disk::from_folder(conditions.runs_dir);
     let checkpoints = trials.iter().filter(|(_, trial)| trial.spec.checkpoint.is_some());
     let largest = checkpoints.map(|(_, trial)| 4 * trial.saved_numbers()).max();

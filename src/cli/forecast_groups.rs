@@ -10,7 +10,7 @@ use std::{
 
 use super::disk::Disk;
 use crate::{
-    plan::Trial,
+    plan::{Machine, Trial},
     run::{Datasets, Rehearsal, Unmeasured, rehearse},
     spec::Every,
     units,
@@ -134,7 +134,7 @@ pub fn measure(groups: &mut [Group<'_>], datasets: &mut Datasets) -> (Result<Reh
 
 /// Estimates the groups that were not measured: they take as much longer than the one whose steps are most like their own as their
 /// arithmetic does. Where none was, the rates of the machine say how long a step takes.
-pub fn estimate<'a>(groups: &mut [Group<'a>]) {
+pub fn estimate<'a>(groups: &mut [Group<'a>], machine: &Machine) {
     let known = groups.iter().filter_map(|group| Some((group.about_s(), group.trial, group.rehearsal?)));
     let measured: Vec<(f64, &'a Trial, Rehearsal)> = known.collect();
     for group in groups {
@@ -150,7 +150,7 @@ pub fn estimate<'a>(groups: &mut [Group<'a>]) {
                 Rehearsal { step_s, order_s, validation_s: None, ..*own }
             });
         }
-        group.rehearsal = group.rehearsal.or_else(|| Rehearsal::by_rates(trial));
+        group.rehearsal = group.rehearsal.or_else(|| Rehearsal::by_rates(trial, machine));
     }
 }
 

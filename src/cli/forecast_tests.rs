@@ -63,7 +63,7 @@ fn words_of(
         for group in groups.iter_mut().take(measured) {
             (group.rehearsal, group.is_measured) = (Some(own), true);
         }
-        estimate(&mut groups);
+        estimate(&mut groups, conditions.machine);
         let mut disk = Disk::from_folder(conditions.runs_dir).expect("a disk");
         disk.write_s = Some([5e-3, 1e-9]);
         time(&groups, Some(&disk), &conditions, (true, "on this machine"))

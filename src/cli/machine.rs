@@ -30,10 +30,10 @@ fn described(virtual_gpus: Option<u32>, look_for_gpus: bool, over_hosts: bool) -
     let (gpus, no_gpu, sum_rates) = match virtual_gpus {
         Some(count) => {
             let hidden = "`--virtual-gpus 0` hides every one";
-            ((0..count).map(|_| Gpu::virtual_of(memory_available)).collect(), hidden.to_owned(), None)
+            ((0..count).map(|_| Gpu::virtual_of(memory_available)).collect(), hidden.to_owned(), Vec::new())
         }
         None if look_for_gpus => real_gpus(over_hosts),
-        None => (Vec::new(), String::new(), None),
+        None => (Vec::new(), String::new(), Vec::new()),
     };
     let cached =
         host::cache_folder().and_then(|folder| rates::read(&folder, &CpuKey::here(&instruction_set)));
@@ -48,6 +48,7 @@ fn described(virtual_gpus: Option<u32>, look_for_gpus: bool, over_hosts: bool) -
         sum_rates,
         ranks: None,
         rank: 0,
+        described: None,
     }
 }
 
@@ -61,7 +62,7 @@ fn wants_gpu(experiment: &Experiment) -> bool {
 
 /// The GPUs that CUDA lists, or why it lists none. NVML reports how much of their memory is free without
 /// reserving it; without NVML this is found out when the run begins.
-fn real_gpus(over_hosts: bool) -> (Vec<Gpu>, String, Option<AllReduceRates>) {
+fn real_gpus(over_hosts: bool) -> (Vec<Gpu>, String, Vec<AllReduceRates>) {
     use super::{gpu_measure, rates::AllReduceKey};
     use crate::{cuda, host::nvml::Monitor};
 
@@ -72,7 +73,7 @@ fn real_gpus(over_hosts: bool) -> (Vec<Gpu>, String, Option<AllReduceRates>) {
     });
     let gpus = match gpus {
         Ok(gpus) => gpus,
-        Err(why) => return (Vec::new(), why, None),
+        Err(why) => return (Vec::new(), why, Vec::new()),
     };
     let monitor = Monitor::of_process();
     let driver = gpu_measure::driver(monitor);
@@ -102,6 +103,6 @@ fn real_gpus(over_hosts: bool) -> (Vec<Gpu>, String, Option<AllReduceRates>) {
             model: gpu.name,
         }
     };
-    let kept_sums = kept_sums.map(|cached| cached.figures);
+    let kept_sums = kept_sums.into_iter().map(|cached| cached.figures).collect();
     (gpus.into_iter().map(&mut made).collect(), String::new(), kept_sums)
 }

@@ -148,7 +148,7 @@ fn what_cannot_be_predicted_is_refused() {
     let ended = lab.runner(&["check", "spec.toml", "--hosts", "2", "--link", SLOW]);
     assert_eq!(
         (ended.code, ended.stderr.as_str()),
-        (Some(2), "error: `--advise` and `--hosts` are for specs that train\n")
+        (Some(2), "error: `--advise`, `--hosts` and `--on` are for specs that train\n")
     );
 }
 

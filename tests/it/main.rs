@@ -11,6 +11,7 @@ mod best;
 mod best_setting;
 mod bf16;
 mod check_hosts;
+mod check_on;
 mod class_weights;
 mod clean;
 mod cluster;

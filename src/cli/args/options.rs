@@ -105,6 +105,9 @@ pub struct DevicesOptions {
     /// Print all that is known as JSON
     #[arg(long)]
     pub json: bool,
+    /// Write a file that describes this machine, for `check --on` elsewhere
+    #[arg(short, long, value_name = "FILE.toml", conflicts_with_all = ["json", "virtual_gpus"], value_hint = clap::ValueHint::FilePath)]
+    pub output: Option<PathBuf>,
     /// Show the GPUs that the host would pose as having [default: RUNNER_VIRTUAL_GPUS, or the real ones]
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = clap::value_parser!(u32).range(0..=MOST_VIRTUAL_GPUS))]
     pub virtual_gpus: Option<u32>,

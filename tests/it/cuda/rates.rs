@@ -127,6 +127,9 @@ fn every_figure_is_measured_kept_and_told() {
     let before = sim.runner(&place, &["devices"], &[]);
     let unknown = "\nrates of gpu:0\n  not measured; `runner devices --measure` measures them\n";
     assert!(before.stdout.ends_with(unknown), "{before:?}");
+    let described = sim.runner(&place, &["devices", "-o", "machine.toml"], &[]);
+    let unknown = "error: the rates of gpu:0 are not known\n  = hint: `runner devices --measure -o FILE` measures them first\n";
+    assert_eq!((described.code, described.stderr.as_str()), (Some(2), unknown), "{described:?}");
     let two = [("RUNNER_SIM_DEVICES", "2")];
     // By this clock two measurements agree on a busy machine too.
     let clock = ("RUNNER_SIM_CLOCK", "processor");
@@ -236,7 +239,7 @@ fn slow_copies_reads_and_sums_bind_a_run() {
     assert_eq!(largest(&sim, &["devices.num_gpus=2", "devices.engine=graph"], &[two, nccl]), "all-reduce");
 }
 
-/// With measured rates, the plan picks its engine by them.
+/// With measured rates, the plan picks its engine by them; from the description of the machine it does elsewhere what it does there.
 #[test]
 fn the_plan_picks_the_engine_by_measured_rates() {
     let Some(all) = Sim::get() else { return };
@@ -249,9 +252,16 @@ fn the_plan_picks_the_engine_by_measured_rates() {
         let sim = Sim::at(&all.libraries);
         let slow: Vec<(&str, f64)> = slow.iter().map(|name| (*name, 1e-3)).collect();
         plant(&sim, 0, &slow);
-        let check = sim.runner(&Sandbox::new(LINREG), &["check", "spec.toml"], &[]);
-        let line = check.stdout.lines().find(|line| line.contains("  engine ")).unwrap_or_default();
+        let place = Sandbox::new(LINREG);
+        let engine_in =
+            |page: &str| page.lines().find(|line| line.contains("  engine ")).unwrap_or_default().to_owned();
+        let check = sim.runner(&place, &["check", "spec.toml"], &[]);
+        let line = engine_in(&check.stdout);
         assert!(line.contains("a step may take, by measured rates: "), "{check:?}");
+        let described = sim.runner(&place, &["devices", "-o", "machine.toml"], &[]);
+        assert_eq!(described.code, Some(0), "{described:?}");
+        let elsewhere = place.runner(&["check", "spec.toml", "--on", "machine.toml"]);
+        assert_eq!(engine_in(&elsewhere.stdout), line.replace("measured", "given"), "{elsewhere:?}");
         picked.insert(engine, line.split_whitespace().nth(1).unwrap_or_default().to_owned());
     }
     for (engine, got) in picked {

@@ -49,7 +49,7 @@ fn words(line: &str) -> Vec<Word> {
         // A curve: the last digits of a loss may move a dot.
         return Vec::new();
     }
-    let is_csv = !line.contains(' ') && line.matches(',').count() >= 3;
+    let is_csv = !line.contains(' ') && line.contains(',');
     if is_csv {
         let cells: Vec<&str> = line.split(',').collect();
         let is_metrics = matches!(cells.get(2), Some(&"train" | &"validation"));
@@ -178,6 +178,8 @@ fn lines_are_compared_by_what_they_say() {
     assert!(same(" steps/s   102.8 k    43.16 k", " steps/s   1049   366.6"));
     assert!(same("1,1,train,32,34.464943,0.5", "1,1,train,32,34.464942,0.0001"));
     assert!(!same("1,1,train,32,34.464943,0.5", "1,1,train,32,38.4,0.5"));
+    assert!(same("1,77.00797210232943,75.0", "1,77.00799479294521,75.0"));
+    assert!(!same("1,77.00797210232943,75.0", "1,97.0,75.0"));
     assert!(!same("validation loss  0.1", "validation loss  0.2"));
     assert!(same("  64  off  92.4 ms  75.9 to 95.0 ms  10.8 k", "  64  off  1.5 s  626 ms to 4.6 s  665.3"));
     assert!(!same("  64  off  92.4 ms  75.9 to 95.0 ms", "  1  off  92.4 ms  75.9 to 95.0 ms"));

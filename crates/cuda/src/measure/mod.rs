@@ -17,15 +17,13 @@ use crate::{
     launch::shape,
     memory::{DeviceMemory, Pinned},
     op::{FLAG_BF16, FLAG_TF32, FUNCTION, Kind, NONE, Record},
-    plan::GpuRates,
+    plan::{GpuRates, Origin, SHARED_BYTES_PER_CLOCK},
     units,
 };
 use queue::Bench;
 
 pub use sums::measure as measure_sums;
 
-/// Bytes per clock of a multiprocessor's shared memory: 32 banks of four bytes (CUDA C++ Programming Guide, Shared Memory).
-const SHARED_BYTES_PER_CLOCK: f64 = 128.0;
 /// A round this long can be timed.
 const LONG_S: f64 = 1e-3;
 /// Side of the smallest product: large enough for the library.
@@ -65,6 +63,7 @@ pub fn measure(gpu: &Gpu) -> Result<GpuRates, DeviceError> {
     drop(bench);
     let engines = engines::measure(gpu)?;
     Ok(GpuRates {
+        origin: Origin::Measured,
         f32_flops_per_s,
         tf32_flops_per_s,
         bf16_flops_per_s,

@@ -1,5 +1,6 @@
 //! The engines that run steps.
 
+use super::rates::Origin;
 use crate::units::named;
 
 named! {
@@ -51,8 +52,8 @@ pub enum EngineReason {
     /// The estimated seconds of a step by engine, in ascending order.
     Fastest {
         steps_s: Vec<(Engine, f64)>,
-        /// Whether the estimates follow from measured rates.
-        measured: bool,
+        /// Where the rates come from that the estimates follow from; without rates, the limits of the GPU.
+        by: Option<Origin>,
     },
     /// The trials of a sweep share a compiled kernel, which none of them would repay alone, or the engine with which others of
     /// them began.

@@ -5,9 +5,8 @@ use super::{
     devices::DeviceId,
     engine::{Engine, EngineReason},
     gpu_rates::GpuRates,
-    lower_bound::LowerBound,
+    lower_bound::{LowerBound, TimeBreakdown},
     machine::{Gpu, GpuLimits, Machine},
-    rates::Speed,
     trial::Trial,
 };
 use crate::{
@@ -31,6 +30,10 @@ const FLOPS_PER_CLOCK: f64 = 256.0;
 /// 1.6, `cooperative` 0 to 0.2, `graph` 1.7 to 1.9. Large steps are nearer to theirs.
 const OVER_BOUND: [f64; 3] = [1.4, 0.1, 1.8];
 const MOST_OVER_S: f64 = 40e-6;
+
+/// What large steps in tf32 and bf16 take besides, as a share of their bound: the library's products reach 80 to 90 % of the rate of the
+/// largest ones, and other kernels half that of the memory (H200, batches of 1,024 and 8,192 rows, 2026-11-26).
+const OVER_LOW_PRECISION: f64 = 0.4;
 
 /// What a run does in all.
 #[derive(Clone, Copy)]
@@ -137,6 +140,32 @@ pub fn compiled_step_s(trial: &Trial, machine: &Machine) -> Option<f64> {
     compiled_step(trial.spec.devices.precision, &trial.programs, gpu.limits).ok()
 }
 
+/// Expected seconds of a trial's step without the host's part and the upload of rows, by the rates of the machine; `None` if those
+/// of its devices are unknown.
+pub(super) fn step_s(trial: &Trial, machine: &Machine) -> Option<f64> {
+    let bound = &trial.lower_bound;
+    if bound.rates.processor.is_gpu() != trial.engine.is_gpu() {
+        return None;
+    }
+    match trial.engine {
+        Engine::Compiled => compiled_step_s(trial, machine),
+        Engine::Serial | Engine::Team => Some(bound.settled_s(trial.threads)),
+        engine => Some(with_latency_s(engine, trial.spec.devices.precision, &bound.by(trial.threads))),
+    }
+}
+
+/// The seconds of a step of a GPU's engine that needs at least those of `parts`, without the rows that are uploaded meanwhile.
+fn with_latency_s(engine: Engine, precision: Precision, parts: &TimeBreakdown) -> f64 {
+    let over = match engine {
+        Engine::Persistent => OVER_BOUND[0],
+        Engine::Cooperative => OVER_BOUND[1],
+        _ => OVER_BOUND[2],
+    };
+    let low = if engine.uses_library() && precision != Precision::F32 { OVER_LOW_PRECISION } else { 0.0 };
+    let (bound_s, work_s) = (parts.device_s(), parts.arithmetic_s + parts.memory_s);
+    bound_s + (over * bound_s).min(MOST_OVER_S + low * work_s)
+}
+
 /// The engine for several GPUs. `queued`: whether all-reduce is queued like a kernel.
 fn among_several(choice: EngineChoice, queued: bool) -> Result<Chosen, Problem> {
     match choice {
@@ -164,11 +193,9 @@ fn fastest(
     (rates, limits): (Option<GpuRates>, GpuLimits),
     (fits, data_bytes, run): (bool, u64, RunSize),
 ) -> Chosen {
-    let by_rates = |rates: GpuRates, i: usize, engine| {
-        // The upload of streamed rows takes the same time with every engine, so it is left out.
-        let speed = Speed { upload_bytes_per_s: None, ..rates.speed(engine, precision, fits) };
-        let bound_s = LowerBound::new(programs, speed, (data_bytes, None)).serial_s();
-        bound_s + (OVER_BOUND[i] * bound_s).min(MOST_OVER_S)
+    let by_rates = |rates: GpuRates, engine| {
+        let speed = rates.speed(engine, precision, fits);
+        with_latency_s(engine, precision, &LowerBound::new(programs, speed, (data_bytes, None)).by(1))
     };
     let estimate = |i: usize| {
         let instructions = programs.train.instructions.len() as f64;
@@ -181,9 +208,7 @@ fn fastest(
         [(Engine::Persistent, fits), (Engine::Cooperative, limits.cooperative), (Engine::Graph, true)];
     let able = engines.into_iter().enumerate().filter(|(_, (_, able))| *able);
     let mut steps_s: Vec<_> = able
-        .map(|(i, (engine, _))| {
-            (engine, rates.map_or_else(|| estimate(i), |rates| by_rates(rates, i, engine)))
-        })
+        .map(|(i, (engine, _))| (engine, rates.map_or_else(|| estimate(i), |rates| by_rates(rates, engine))))
         .rev()
         .collect();
     steps_s.sort_by(|a, b| a.1.total_cmp(&b.1));
@@ -202,7 +227,7 @@ fn fastest(
         steps_s.insert(0, (Engine::Compiled, step_s));
     }
     let engine = steps_s.first().map_or(Engine::Graph, |(engine, _)| *engine);
-    (engine, EngineReason::Fastest { steps_s, measured: rates.is_some() })
+    (engine, EngineReason::Fastest { steps_s, by: rates.map(|rates| rates.origin) })
 }
 
 /// Refuses an explicit choice that only GPUs support, if the trial runs on the CPU (virtual GPUs do). The

@@ -26,6 +26,9 @@ use crate::spec::Precision;
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct GpuRates {
+    /// Not saved, as that of [`MachineRates`].
+    #[serde(skip)]
+    pub origin: Origin,
     pub f32_flops_per_s: f64,
     pub tf32_flops_per_s: f64,
     pub bf16_flops_per_s: f64,
@@ -58,7 +61,46 @@ pub struct GpuRates {
     pub noise: f64,
 }
 
+/// Bytes of shared memory that a multiprocessor moves per clock: 32 banks of four bytes (CUDA C++ Programming Guide, Shared Memory).
+pub const SHARED_BYTES_PER_CLOCK: f64 = 128.0;
+
+/// Special functions of a multiprocessor per clock (CUDA C++ Programming Guide, Arithmetic Instructions).
+const FUNCTIONS_PER_CLOCK: f64 = 16.0;
+
 impl GpuRates {
+    /// The rates of a GPU of which only f32 products, memory and the bus are known, each per second, with its number of multiprocessors
+    /// and their clock. Costs and shares are those that were measured on an H100 (2026-11-22) and an H200 (2026-11-26).
+    pub fn typical(
+        [f32_flops_per_s, memory_bytes_per_s, h2d_bytes_per_s]: [f64; 3],
+        (multiprocessors, clock_hz): (u32, f64),
+    ) -> Self {
+        Self {
+            origin: Origin::Given,
+            f32_flops_per_s,
+            // Where no rate of tensor cores is given, there is none.
+            tf32_flops_per_s: f32_flops_per_s,
+            bf16_flops_per_s: f32_flops_per_s,
+            grid_flops_per_s: 0.013 * f32_flops_per_s,
+            block_flops_per_s: 13.6 * clock_hz,
+            elementwise_per_s: FUNCTIONS_PER_CLOCK * f64::from(multiprocessors) * clock_hz,
+            cache_bytes_per_s: 1.8 * memory_bytes_per_s,
+            memory_bytes_per_s,
+            shared_bytes_per_s: SHARED_BYTES_PER_CLOCK * clock_hz,
+            h2d_bytes_per_s,
+            d2h_bytes_per_s: h2d_bytes_per_s,
+            h2d_latency_s: 2.2e-6,
+            d2h_latency_s: 1.7e-6,
+            launch_s: 3.6e-6,
+            node_s: 0.93e-6,
+            barrier_s: 2.0e-6,
+            block_barrier_s: 0.29e-6,
+            sync_s: 11e-6,
+            block_s: 40e-6,
+            cache_bytes: 50 << 20,
+            noise: 0.0,
+        }
+    }
+
     pub fn product(&self, precision: Precision) -> f64 {
         match precision {
             Precision::F32 => self.f32_flops_per_s,
@@ -87,7 +129,7 @@ impl GpuRates {
             _ => (whole, whole),
         };
         let rates = MachineRates {
-            origin: Origin::Measured,
+            origin: self.origin,
             processor,
             flops_per_s,
             bf16_flops_per_s: None,

@@ -96,7 +96,7 @@ impl LowerBound {
     ) -> Option<Self> {
         let ranks: Vec<_> = ranks.collect();
         // The cost of a sum depends on the number of GPUs, so measured rates hold for that number only.
-        let sums = machine.sum_rates.filter(|sums| queued && sums.gpus as usize == ranks.len());
+        let sums = machine.sum_rates.iter().find(|sums| queued && sums.gpus as usize == ranks.len()).copied();
         let mut slowest: Option<Self> = None;
         for (place, programs) in ranks {
             let Some(gpu) = place.real_gpu(machine) else { continue };

@@ -22,13 +22,23 @@ pub struct Machine {
     /// The processor's unit for bfloat16 products, if it has one: `amx_bf16`, `avx512_bf16`.
     pub bf16_unit: Option<String>,
     pub rates: MachineRates,
-    /// Cost of all-reduce over this machine's GPUs, if measured.
-    pub sum_rates: Option<AllReduceRates>,
+    /// Costs of all-reduce over this machine's GPUs, each for a number of them; those that are known.
+    pub sum_rates: Vec<AllReduceRates>,
     /// The hosts of the processes that a launcher started, by rank; empty for a process on its own. `None` if
     /// this command runs nothing and so did not look for a launcher.
     pub ranks: Option<Vec<String>>,
     /// This process among them.
     pub rank: u32,
+    /// If it is not the machine that this process runs on, so that nothing can be measured.
+    pub described: Option<Described>,
+}
+
+/// Where the description of a machine comes from that is not here.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Described {
+    pub file: String,
+    /// The cores of its host; `None` if that is the host of this process.
+    pub cores: Option<usize>,
 }
 
 impl Machine {
@@ -43,9 +53,10 @@ impl Machine {
             rates: MachineRates::typical(&instruction_set),
             instruction_set,
             bf16_unit: None,
-            sum_rates: None,
+            sum_rates: Vec::new(),
             ranks: None,
             rank: 0,
+            described: None,
         }
     }
 

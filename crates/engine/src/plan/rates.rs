@@ -3,6 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::link::Link;
 use crate::units::named;
 
 named! {
@@ -14,6 +15,8 @@ named! {
         /// are saved.
         #[default]
         Measured = "measured",
+        /// Those of a machine that is not here, from the file that describes it.
+        Given = "given",
     }
 }
 
@@ -146,6 +149,26 @@ pub struct AllReduceRates {
 }
 
 impl AllReduceRates {
+    /// Sums by a ring of `gpus` GPUs with such links: `2 (n - 1)` messages one after the other, each of an `n`th of the bytes
+    /// (Thakur, Rabenseifner and Gropp 2005, Int. J. High Performance Computing Applications 19).
+    pub fn of_ring(gpus: u32, link: Link) -> Self {
+        let messages = f64::from(2 * gpus.saturating_sub(1));
+        Self {
+            gpus,
+            small_s: messages * link.latency_s,
+            bytes_per_s: link.bytes_per_s * f64::from(gpus) / messages,
+        }
+    }
+
+    /// The link of which a ring would take as long.
+    pub fn link(&self) -> Link {
+        let messages = f64::from(2 * self.gpus.saturating_sub(1));
+        Link {
+            latency_s: self.small_s / messages,
+            bytes_per_s: self.bytes_per_s * messages / f64::from(self.gpus),
+        }
+    }
+
     /// Seconds for a buffer of `bytes` bytes.
     pub(super) fn seconds(&self, bytes: u64) -> f64 {
         self.small_s.max(bytes as f64 / self.bytes_per_s)

@@ -3,7 +3,7 @@
 use super::{tests::largest, *};
 use crate::{
     plan::{
-        DeviceId, Engine, GpuRates, Machine,
+        DeviceId, Engine, GpuRates, Machine, Origin,
         testing::{LINE, WIDE, facts, gpus, of_layers},
     },
     spec::Precision,
@@ -12,6 +12,7 @@ use crate::{
 /// Rates close to those of an H100.
 fn rates() -> GpuRates {
     GpuRates {
+        origin: Origin::Measured,
         f32_flops_per_s: 50e12,
         tf32_flops_per_s: 350e12,
         bf16_flops_per_s: 650e12,

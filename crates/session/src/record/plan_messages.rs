@@ -24,8 +24,8 @@ pub fn engine(trial: &Trial) -> String {
                 _ => format!("a step of {alone} is too short for threads to share{of_file}"),
             }
         }
-        EngineReason::Fastest { steps_s, measured } => {
-            let by = if *measured { "by measured rates" } else { "as estimated" };
+        EngineReason::Fastest { steps_s, by } => {
+            let by = by.map_or_else(|| "as estimated".to_owned(), |by| format!("by {} rates", by.name()));
             format!("a step may take, {by}: {}", step_times(steps_s))
         }
         EngineReason::Together { steps, steps_s } => {

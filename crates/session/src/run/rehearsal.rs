@@ -10,7 +10,7 @@ use super::{Datasets, Planned};
 use crate::{
     event::{Closed, Outcome, Status},
     host::load::{self, Use},
-    plan::Trial,
+    plan::{ExpectedTime, Machine, Trial},
     record::RowLengths,
     spec::{Rule, Spec, ValidateEvery},
     train::{Emit, StopFlag},
@@ -134,16 +134,15 @@ pub fn rehearse(trial: &Trial, datasets: &mut Datasets) -> Result<Rehearsal, Unm
 }
 
 impl Rehearsal {
-    /// A step as the rates of the machine foretell it; `None` if these are another processor's.
-    pub fn by_rates(trial: &Trial) -> Option<Self> {
-        let is_known = trial.lower_bound.rates.processor.is_gpu() == trial.engine.is_gpu();
-        let step_s = trial.lower_bound.settled_s(trial.threads);
-        (is_known && trial.is_timed_here()).then_some(Self {
-            step_s,
+    /// A run as the rates of the machine foretell it; `None` if these do not say.
+    pub fn by_rates(trial: &Trial, machine: &Machine) -> Option<Self> {
+        let expected = ExpectedTime::new(trial, machine)?;
+        Some(Self {
+            step_s: expected.step_s,
             order_s: 0.0,
-            validation_s: None,
-            loading_s: 0.0,
-            first_s: 0.0,
+            validation_s: Some(expected.validation_s),
+            loading_s: expected.loading_s,
+            first_s: expected.start_s,
             row_bytes: [None; 2],
             others: 0.0,
         })

@@ -126,7 +126,7 @@ mod tests {
             (trial.engine, trial.engine_reason) = (engine, reason);
             trial
         };
-        let open = with(Engine::Graph, EngineReason::Fastest { steps_s, measured: false });
+        let open = with(Engine::Graph, EngineReason::Fastest { steps_s, by: None });
         let [first, second] = begun.map(|engine| with(engine, EngineReason::Begun));
         let mut all = [first, open, second];
         settle_together(all.iter_mut().collect(), &mut datasets, &machine, 1);

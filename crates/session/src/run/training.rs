@@ -107,8 +107,13 @@ impl Planned for Trial {
         threads: usize,
     ) -> Result<Self, PlanError> {
         let dataset = datasets.open(spec).map_err(PlanError::Problems)?;
-        let plan = |spec: &Spec| plan::plan(spec, dataset.facts(), machine, useful_threads(spec, threads));
-        let mut planned = datasets.engines.settle(plan(spec)?, threads, &dataset.digest, plan)?;
+        let is_here = machine.described.is_none();
+        let useful = |spec: &Spec| if is_here { useful_threads(spec, threads) } else { threads };
+        let plan = |spec: &Spec| plan::plan(spec, dataset.facts(), machine, useful(spec));
+        let mut planned = plan(spec)?;
+        if is_here {
+            planned = datasets.engines.settle(planned, threads, &dataset.digest, plan)?;
+        }
         datasets.plans.share(&mut planned);
         planned.data_warnings = Arc::clone(&dataset.warnings);
         if spec.scores().contains(&Metric::AveragePrecision) {
