@@ -7,7 +7,7 @@ use crate::{
     program::StepSource,
     record::{self, cause, devices_in_words, text_table, too_busy},
     run::{Rehearsal, Unmeasured, bf16_unit},
-    spec::{Every, Monitor, Rule},
+    spec::{Every, Monitor, Precision, Rule},
     train::LrScheduler,
     units,
 };
@@ -75,9 +75,14 @@ fn compiled_step(trial: &Trial, machine: &Machine) -> Option<String> {
         *StepSource::get(&trial.programs, precision, room).ok()?;
     let [shared, room] = [4 * elements as u64, room.shared_bytes].map(units::bytes);
     if blocks > 1 {
+        let rounds = match precision {
+            Precision::F32 => "",
+            Precision::Tf32 => "; some large products are in f32",
+            Precision::Bf16 => "; large products round less than bf16: to tf32, or not at all",
+        };
         return Some(format!(
             "a grid of {blocks} blocks of {threads} threads, with {shared} of shared memory each; {barriers} barriers of the \
-             grid a step"
+             grid a step{rounds}"
         ));
     }
     Some(format!(

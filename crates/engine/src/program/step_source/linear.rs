@@ -1,8 +1,8 @@
 //! The source of the step of a linear regression, which one warp does in its registers (`kernels/linear.cuh`).
 
 use super::{
-    BiasGradient, FLAG_CHUNK, FLAG_ORDERED, Gather, Linear, Log, LogTarget, Loss, Mean, Op, Precision,
-    Record, Step, StepOptions, StepSource, WeightGradient,
+    BiasGradient, FLAG_CHUNK, FLAG_ORDERED, Gather, Linear, Log, LogTarget, Loss, Mean, Op, Record, Step,
+    StepOptions, StepSource, WeightGradient,
 };
 
 /// Threads: a warp that trains, and those that fetch rows.
@@ -86,7 +86,7 @@ pub fn source(step: &Step<'_>, options: &StepOptions<'_>) -> Option<StepSource> 
     let is_whole = step.program.batch == batch && gather.flags & FLAG_CHUNK == 0 && mean.of == loss.per_row;
     let fits = own * (inputs + 2) <= MOST_OWN && elements <= options.room;
     let learns = is_folded || step.learning.is_some();
-    if !(is_whole && fits && learns && options.precision == Precision::F32) {
+    if !(is_whole && fits && learns) {
         return None;
     }
     let (rule, stride) = step.learning.as_ref().map_or((FOLDED, 0), |own| (own.rule.as_str(), own.stride));
