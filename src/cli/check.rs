@@ -7,12 +7,13 @@ use std::{
 
 use super::{
     advise,
-    args::{CheckOptions, Jobs, RunOptions, idle_option},
+    args::{CheckOptions, idle_option},
     describe::describe,
     describe_lab,
     forecast::{Conditions, forecast},
+    forecast_table::forecasts,
     machine::{machine, machine_for},
-    machine_file, on,
+    machine_file,
     run::jobs_at_once,
     scale,
     terminal::fit,
@@ -38,21 +39,23 @@ pub fn check(all: &CheckOptions) -> Result<Exit, Exit> {
 /// The same for a spec that was read already.
 pub fn check_read(all: &CheckOptions, loaded: &Loaded) -> Result<Exit, Exit> {
     let CheckOptions { run: options, advise, hosts, link, on, .. } = all;
-    if on.is_none() {
-        options.too_many_threads().iter().for_each(warn);
-    }
     idle_option(&[("--jobs", all.jobs.is_some())], loaded.is_sweep()).iter().for_each(warn);
     match loaded {
         Loaded::Train(experiment) => {
             options.idle_virtual_gpus(experiment).iter().for_each(warn);
+            let here = on.as_ref().map(|_| machine(Some(0), false));
             let machine = match on {
                 Some(file) => machine_file::read(file).map_err(|failure| refuse(&failure))?,
                 None => machine_for(options.virtual_gpus, experiment),
             };
+            let whose = if on.is_some() { "that machine's" } else { "this process's" };
+            options.too_many_threads(machine.cores, whose).iter().for_each(warn);
             let page = |prepared: &[Prepared<Trial>], begun: Instant, datasets: &mut Datasets| {
                 pages(all, experiment, (prepared, &machine, begun.elapsed()), datasets)
             };
-            let shown = show(all, experiment, &machine, Datasets::new(&machine), page)?;
+            // Rows are read into the memory that is here.
+            let datasets = Datasets::new(here.as_ref().unwrap_or(&machine));
+            let shown = show(all, experiment, &machine, datasets, page)?;
             match (hosts, link) {
                 _ if shown != Exit::Done => Ok(shown),
                 (Some(hosts), Some(link)) => scale::predict(options, experiment, hosts, link.0),
@@ -61,7 +64,14 @@ pub fn check_read(all: &CheckOptions, loaded: &Loaded) -> Result<Exit, Exit> {
             }
         }
         Loaded::Lab(_) if *advise || hosts.is_some() || on.is_some() => {
-            Err(Exit::refused("`--advise`, `--hosts` and `--on` are for specs that train", None))
+            let option = if *advise {
+                "--advise"
+            } else if on.is_some() {
+                "--on"
+            } else {
+                "--hosts"
+            };
+            Err(Exit::refused(format!("`{option}` is for specs that train"), None))
         }
         Loaded::Lab(experiment) => {
             let machine = machine(options.virtual_gpus, true);
@@ -93,8 +103,10 @@ fn pages(
     let placement = Placement::new(prepared, machine, experiment.share);
     let conditions = Conditions {
         runs_dir: &options.runs_dir,
-        jobs: jobs.map_or(1, |jobs| jobs_at_once(jobs, placement.as_ref())).min(trials.len() + undrawn.len()),
-        cores: cores(machine),
+        jobs: jobs
+            .map_or(1, |jobs| jobs_at_once(jobs, placement.as_ref(), machine))
+            .min(trials.len() + undrawn.len()),
+        share: experiment.share,
         undrawn: undrawn.len(),
         measures: !options.quiet && machine.described.is_none(),
         is_sweep: experiment.is_sweep(),
@@ -105,8 +117,7 @@ fn pages(
     let forecast = forecast(&trials, datasets, &conditions)?;
     let dataset = datasets.open(&first.spec)?;
     let describe = |lines| describe(first, machine, &dataset, (&forecast.first, lines));
-    let there = on::forecasts(experiment, &trials, (datasets, threads(options, machine)), &conditions);
-    // The page is made for its warnings also where it is not printed.
+    let there = forecasts(experiment, &trials, options.threads_of(machine.cores), &conditions);
     if options.quiet {
         return Ok([there, String::new()]);
     }
@@ -115,16 +126,6 @@ fn pages(
     }
     let lines = forecast.lines.iter().map(|(name, value)| format!("  {name:<10} {value}\n"));
     Ok([format!("\n{}{there}", lines.collect::<String>()), describe(&[])])
-}
-
-/// The cores that a run may use.
-fn cores(machine: &Machine) -> usize {
-    let of_host = || crate::host::logical_cores().unwrap_or(1);
-    machine.described.as_ref().and_then(|own| own.cores).unwrap_or_else(of_host)
-}
-
-fn threads(options: &RunOptions, machine: &Machine) -> usize {
-    options.threads.map_or_else(|| cores(machine), |threads| threads as usize)
 }
 
 /// Prints the table of trials, and the page of the first trial that runs.
@@ -136,9 +137,9 @@ fn show<P: Planned>(
     page: impl FnOnce(&[Prepared<P>], Instant, &mut P::Shared) -> Result<[String; 2], Vec<Problem>>,
 ) -> Result<Exit, Exit> {
     let begun = Instant::now();
-    let jobs = jobs.filter(|_| P::SIDE_BY_SIDE).map_or(1, Jobs::count);
+    let jobs = jobs.filter(|_| P::SIDE_BY_SIDE).map_or(1, |jobs| jobs.count(machine.cores));
     let jobs = jobs.clamp(1, experiment.trials.len().max(1));
-    let threads = (threads(options, machine) / jobs).max(1);
+    let threads = (options.threads_of(machine.cores) / jobs).max(1);
     let prepared: Vec<Prepared<P>> = prepare(experiment, &mut shared, machine, threads)
         .map_err(|problems| refuse(&experiment.failure(problems)))?;
     // One trial is shown in detail; the table lists all of them.

@@ -6,7 +6,7 @@ use crate::{
     plan::{Described, DeviceId, Engine, ExpectedTime, Machine, Movement, Trial, sum_of, transfers},
     program::StepSource,
     record::{self, cause, devices_in_words, text_table, too_busy},
-    run::{Rehearsal, Unmeasured, bf16_unit},
+    run::{Rehearsal, Unmeasured},
     spec::{Every, Monitor, Precision, Rule},
     train::LrScheduler,
     units,
@@ -40,7 +40,8 @@ pub fn describe(
     cost(&mut page, trial, (machine, measured));
     page.row("engine", record::engine(trial));
     page.more(compiled_step(trial, machine));
-    if let Some(unit) = bf16_unit(trial) {
+    let computes_in_bf16 = trial.spec.devices.precision == Precision::Bf16 && !trial.engine.is_gpu();
+    if let Some(unit) = machine.bf16_unit.as_ref().filter(|_| computes_in_bf16) {
         let tiles = units::bytes(trial.programs.packed_bytes(true));
         page.row(
             "precision",
@@ -52,7 +53,9 @@ pub fn describe(
     moves(&mut page, trial);
     memory(&mut page, trial, machine);
     lines.iter().for_each(|(name, value)| page.row(name, value));
-    page.build();
+    if machine.described.is_none() {
+        page.build();
+    }
     page.into_text()
 }
 

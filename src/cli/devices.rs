@@ -30,7 +30,7 @@ const NAME: usize = 14;
 pub fn devices(options: &DevicesOptions) -> Result<Exit, Exit> {
     // Several processes on one machine would disturb each other's measurements.
     if let Some(launched) = host::Launched::here().filter(|_| options.measure) {
-        if options.json || options.virtual_gpus.is_some() {
+        if options.json || options.virtual_gpus.is_some() || options.output.is_some() {
             let message = "`--measure` of several processes prints a table of their sums alone";
             return Err(Exit::refused(message, None));
         }

@@ -15,7 +15,7 @@ use crate::{
     plan::{Machine, Trial},
     record::{Extent, run_files, too_busy},
     run::{Datasets, Rehearsal, Unmeasured, warn},
-    spec::Problem,
+    spec::{GpuSharing, Problem},
     units,
 };
 
@@ -41,7 +41,8 @@ pub struct Conditions<'a> {
     pub runs_dir: &'a Path,
     /// Trials at a time.
     pub jobs: usize,
-    pub cores: usize,
+    /// Which trials share a GPU.
+    pub share: GpuSharing,
     /// Trials that a sampler draws later: they count as the mean of the others.
     pub undrawn: usize,
     /// Whether steps and the disk are timed.
@@ -74,7 +75,8 @@ pub fn forecast(
     let is_measured = groups.iter().any(|group| group.is_measured);
     let is_timed = !is_busy && is_measured;
     estimate(&mut groups, conditions.machine);
-    let mut disk = Disk::from_folder(conditions.runs_dir);
+    let is_here = conditions.machine.described.is_none();
+    let mut disk = Disk::from_folder(conditions.runs_dir).filter(|_| is_here);
     let checkpoints = trials.iter().filter(|(_, trial)| trial.spec.checkpoint.is_some());
     let largest = checkpoints.map(|(_, trial)| 4 * trial.saved_numbers()).max();
     if let (Some(disk), Some(bytes), true) = (&mut disk, largest, conditions.measures) {
@@ -98,10 +100,23 @@ pub fn forecast(
 }
 
 /// How many trials make progress at a time: on CPUs as many as there are cores for their threads.
-fn side_by_side(groups: &[Group<'_>], &Conditions { jobs, cores, .. }: &Conditions<'_>) -> f64 {
+fn side_by_side(groups: &[Group<'_>], Conditions { jobs, machine, .. }: &Conditions<'_>) -> f64 {
     let threads = groups.iter().filter(|group| !group.trial.engine.is_gpu()).map(|group| group.trial.threads);
-    let Some(threads) = threads.max() else { return jobs as f64 };
-    (cores as f64 / threads.max(1) as f64).clamp(1.0, jobs.max(1) as f64)
+    let Some(threads) = threads.max() else { return *jobs as f64 };
+    (machine.cores as f64 / threads.max(1) as f64).clamp(1.0, *jobs.max(&1) as f64)
+}
+
+/// How many trials like this one make progress at a time, of those that `--jobs` has `side_by_side`.
+fn at_a_time(trial: &Trial, side_by_side: f64, Conditions { machine, share, .. }: &Conditions<'_>) -> f64 {
+    match is_alone(trial, *share) {
+        true => side_by_side.min((machine.gpus.len() / trial.world_size()).max(1) as f64),
+        false => side_by_side,
+    }
+}
+
+/// Whether a trial has its GPU to itself.
+fn is_alone(trial: &Trial, share: GpuSharing) -> bool {
+    trial.engine.is_gpu() && !share.allows(trial.is_one_block)
 }
 
 /// How long all of them take; `None` if that is not known of one.
@@ -116,13 +131,16 @@ fn time(
     let times: Vec<(f64, TrialTime)> = groups.iter().map(time_of).collect::<Option<_>>()?;
     let known: usize = groups.iter().map(|group| group.count).sum();
     let all = (known + undrawn) as f64;
-    let all_s = times.iter().map(|(count, time)| count * time.seconds).sum::<f64>() * all / known as f64;
+    let side_by_side = side_by_side(groups, conditions);
+    let each_s = times.iter().zip(groups).map(|((count, time), group)| {
+        count * time.seconds / at_a_time(group.trial, side_by_side, conditions)
+    });
+    let all_s = each_s.sum::<f64>() * all / known as f64;
     let seconds = || times.iter().map(|(_, time)| time.seconds);
     let (shortest, longest) = (seconds().fold(f64::INFINITY, f64::min), seconds().fold(0.0, f64::max));
     let first_s =
         groups.iter().filter_map(|group| group.rehearsal).map(|own| own.first_s).fold(0.0, f64::max);
-    let side_by_side = side_by_side(groups, conditions);
-    let in_all = first_s + (all_s / side_by_side).max(longest) + conditions.planned.as_secs_f64();
+    let in_all = first_s + all_s.max(longest) + conditions.planned.as_secs_f64();
     let is_cut = times.iter().any(|(_, time)| time.part < 1.0);
     let at_most = conditions.stops_early || is_cut || groups.iter().any(Group::may_end_early);
     let about = match (in_all < SHORT_S, at_most, is_timed) {
@@ -142,7 +160,10 @@ fn time(
             let at_a_time = match jobs {
                 1 => String::new(),
                 jobs if side_by_side < jobs as f64 => {
-                    format!(", {jobs} at a time on {}", units::counted(conditions.cores as u64, "core"))
+                    format!(
+                        ", {jobs} at a time on {}",
+                        units::counted(conditions.machine.cores as u64, "core")
+                    )
                 }
                 jobs => format!(", {jobs} at a time"),
             };
@@ -181,22 +202,24 @@ fn memory(trials: &[(usize, &Trial)], conditions: &Conditions<'_>) -> Option<Str
     let Conditions { machine, jobs, .. } = conditions;
     let on_gpu = |trial: &Trial| trial.devices.used.iter().any(|device| device.is_real_gpu());
     let on_gpus = trials.iter().any(|(_, trial)| on_gpu(trial));
-    let of = |(number, trial): &(usize, &Trial)| match on_gpus {
-        true => {
-            (trial.footprint.devices.iter().copied().max().filter(|_| on_gpu(trial)).unwrap_or(0), *number)
-        }
-        false => (trial.footprint.in_host_memory(&trial.devices.used), *number),
+    let of = |(number, trial): &(usize, &Trial)| {
+        let bytes = match on_gpus {
+            true => trial.footprint.devices.iter().copied().max().filter(|_| on_gpu(trial)).unwrap_or(0),
+            false => trial.footprint.in_host_memory(&trial.devices.used),
+        };
+        (bytes, *number, is_alone(trial, conditions.share))
     };
-    let mut all: Vec<(u64, usize)> = trials.iter().map(of).collect();
+    let mut all: Vec<(u64, usize, bool)> = trials.iter().map(of).collect();
     // Of equal ones, the first.
     all.sort_by_key(|own| Reverse(own.0));
-    let (most, number) = *all.first()?;
+    let (most, number, _) = *all.first()?;
     let jobs = if on_gpus { jobs.div_ceil(machine.gpus.len().max(1)) } else { *jobs };
     let on = if on_gpus { " on a GPU" } else { "" };
     let together = match jobs {
         1 => String::new(),
         jobs => {
-            let bytes = all.iter().take(jobs).map(|(bytes, _)| bytes).sum();
+            let sharing = all.iter().filter(|(.., is_alone)| !is_alone).take(jobs);
+            let bytes = sharing.map(|(bytes, ..)| bytes).sum::<u64>().max(most);
             let on = if on_gpus { " on one" } else { "" };
             format!(", {jobs} at a time{on} {}", units::bytes(bytes))
         }

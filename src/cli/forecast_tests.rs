@@ -29,7 +29,7 @@ fn with_trials<T>(overrides: &[&str], of: impl FnOnce(&[Trial], &Conditions<'_>,
     let conditions = Conditions {
         runs_dir: folder.path(),
         jobs: 1,
-        cores: 2,
+        share: experiment.share,
         undrawn: 0,
         measures: true,
         is_sweep: experiment.is_sweep(),

@@ -40,6 +40,7 @@ fn described(virtual_gpus: Option<u32>, look_for_gpus: bool, over_hosts: bool) -
     Machine {
         gpus,
         no_gpu,
+        cores: host::logical_cores().unwrap_or(1),
         memory_available,
         cache_bytes: host::second_level_cache().unwrap_or(1 << 20),
         rates: cached.map_or_else(|| MachineRates::typical(&instruction_set), |cached| cached.figures),

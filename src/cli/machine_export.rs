@@ -16,6 +16,10 @@ use crate::{
 
 /// Writes what is known of this machine.
 pub fn write(path: &Path) -> Result<(), Exit> {
+    if path.exists() {
+        let message = format!("`{}` is there already", path.display());
+        return Err(Exit::refused(message, Some("name another file, or remove it first")));
+    }
     let machine = machine(None, true);
     let mut all = Table::new();
     all.insert("cpu".to_owned(), cpu(&machine).into());
@@ -33,13 +37,13 @@ pub fn write(path: &Path) -> Result<(), Exit> {
 fn cpu(machine: &Machine) -> Table {
     let mut cpu = Table::new();
     let mut set = |key: &str, value: Value| cpu.insert(key.to_owned(), value);
-    set("cores", (host::logical_cores().unwrap_or(1) as i64).into());
-    set("memory_bytes", (machine.memory_available as f64).into());
+    set("cores", (machine.cores as i64).into());
+    set("memory_bytes", integer(machine.memory_available));
     set("instruction_set", machine.instruction_set.clone().into());
     if let Some(unit) = &machine.bf16_unit {
         set("bf16_unit", unit.clone().into());
     }
-    set("cache_bytes", (machine.cache_bytes as f64).into());
+    set("cache_bytes", integer(machine.cache_bytes));
     if machine.rates.origin == Origin::Measured {
         set("rates", rates(&machine.rates));
     }
@@ -59,15 +63,20 @@ fn gpu(machine: &Machine, first: &Gpu) -> Result<Table, Exit> {
         let hint = "`runner devices --measure -o FILE` measures them first";
         return Err(Exit::refused("the rates of gpu:0 are not known", Some(hint)));
     };
+    if machine.gpus.len() > 1 && machine.sum_rates.is_empty() {
+        let hint = "`runner devices --measure -o FILE` measures them, if NCCL is there; with CUDA_VISIBLE_DEVICES=0 the description \
+                    is of one GPU";
+        return Err(Exit::refused("what sums over these GPUs take is not known", Some(hint)));
+    }
     let mut gpu = Table::new();
     let mut set = |key: &str, value: Value| gpu.insert(key.to_owned(), value);
     set("model", first.model.clone().into());
     set("count", (machine.gpus.len() as i64).into());
-    set("memory_bytes", (found.memory_bytes as f64).into());
+    set("memory_bytes", integer(machine.gpus.iter().map(|gpu| gpu.memory_free).min().unwrap_or(0)));
     set("compute_capability", format!("{}.{}", found.capability.0, found.capability.1).into());
     set("multiprocessors", i64::from(found.multiprocessors).into());
     set("clock_hz", (1000.0 * f64::from(found.clock_khz)).into());
-    set("shared_bytes", f64::from(found.shared_bytes).into());
+    set("shared_bytes", i64::from(found.shared_bytes).into());
     set("rates", rates(&speed));
     if let Some(sums) = machine.sum_rates.first() {
         let Link { latency_s, bytes_per_s } = sums.link();
@@ -78,6 +87,10 @@ fn gpu(machine: &Machine, first: &Gpu) -> Result<Table, Exit> {
         );
     }
     Ok(gpu)
+}
+
+fn integer(value: u64) -> Value {
+    i64::try_from(value).unwrap_or(i64::MAX).into()
 }
 
 fn rates(rates: &impl Serialize) -> Value {

@@ -1,6 +1,6 @@
 //! A file that describes a machine: `runner devices -o FILE` writes that of this one, `runner check --on FILE` plans for it.
 
-use std::{collections::BTreeMap, fmt::Display, fs, ops::Range, path::Path};
+use std::{collections::BTreeMap, fmt::Display, ops::Range, path::Path};
 
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::Value;
@@ -8,8 +8,8 @@ use toml::Spanned;
 
 use super::machine::machine;
 use crate::{
-    cuda,
-    plan::{AllReduceRates, Described, Gpu, GpuRates, Link, Machine, MachineRates, Origin, are_sane},
+    cuda, host,
+    plan::{AllReduceRates, Described, Gpu, GpuRates, Link, Machine, MachineRates, Origin},
     spec::{Failure, Location, Problem, nearest},
 };
 
@@ -18,6 +18,10 @@ const GIVEN: [&str; 3] = ["f32_flops_per_s", "memory_bytes_per_s", "h2d_bytes_pe
 
 /// The most GPUs of a machine, and the most cores.
 const MOST: Range<u32> = 1..1025;
+
+/// Plausible costs, and plausible rates: others are in another unit.
+const SECONDS: Range<f64> = 0.0..1e3;
+const PER_SECOND: Range<f64> = 1e3..1e21;
 
 const SETS: [&str; 3] = ["avx512", "avx2", "portable"];
 const UNITS: [&str; 2] = ["amx_bf16", "avx512_bf16"];
@@ -108,12 +112,16 @@ impl Text<'_> {
         Err(self.problem(given.span(), message))
     }
 
-    fn above_zero(&self, given: &Spanned<f64>) -> Result<f64, Problem> {
+    fn within(&self, given: &Spanned<f64>, range: Range<f64>, what: &str) -> Result<f64, Problem> {
         let value = *given.get_ref();
-        let is_one = value > 0.0 && value.is_finite();
-        is_one
+        range
+            .contains(&value)
             .then_some(value)
-            .ok_or_else(|| self.problem(given.span(), format!("expected a number above 0, found {value}")))
+            .ok_or_else(|| self.problem(given.span(), format!("expected {what}, found {value}")))
+    }
+
+    fn bytes(&self, given: &Spanned<f64>) -> Result<u64, Problem> {
+        self.within(given, 1024.0..1e18, "bytes, such as 24e9").map(|bytes| bytes as u64)
     }
 
     /// `typical` rates with those that are given in their place.
@@ -131,10 +139,16 @@ impl Text<'_> {
                 };
                 return Err(problem.hint(hint));
             }
-            let one = serde_json::json!({ key: value.get_ref() });
-            if !are_sane(&one) {
-                let least = if key.ends_with("_per_s") { "above 0" } else { "of at least 0" };
-                return Err(self.problem(value.span(), format!("`{key}` is a finite number {least}")));
+            match key.as_str() {
+                "cache_bytes" => self.bytes(value).map(drop)?,
+                key if key.starts_with("f32_flops") => {
+                    self.within(value, 1e9..1e21, "FLOP/s, such as 46.8e12").map(drop)?;
+                }
+                key if key.ends_with("_per_s") => {
+                    self.within(value, PER_SECOND, "a rate per second").map(drop)?
+                }
+                key if key.ends_with("_s") => self.within(value, SECONDS, "seconds").map(drop)?,
+                _ => self.within(value, 0.0..2.0, "a share, such as 0.9").map(drop)?,
             }
             // Bytes of a cache are a whole number.
             let is_whole = all[key].is_u64();
@@ -162,8 +176,8 @@ pub fn read(path: &Path) -> Result<Machine, Failure> {
 
 fn machine_of(path: &Path) -> Result<Machine, Problem> {
     let nowhere = Location::File { path: path.to_owned(), line: None, column: None, text: None };
-    let text = fs::read_to_string(path).map_err(|e| {
-        Problem::new(nowhere, format!("the description of the machine cannot be read: {e}")).hint(
+    let text = host::read_text(path).map_err(|e| {
+        Problem::new(nowhere, format!("the description of the machine cannot be read: {}", host::reason(&e))).hint(
             "`runner devices -o FILE` writes that of a machine; docs/measurement.md says how to write one",
         )
     })?;
@@ -174,23 +188,28 @@ fn machine_of(path: &Path) -> Result<Machine, Problem> {
         return Err(text.problem(0..0, "it describes no machine").hint("give it a table `[gpu]` or `[cpu]`"));
     }
     let mut machine = machine(Some(0), false);
-    let mut cores = None;
     if let Some(cpu) = &file.cpu {
         text.one_of(&cpu.instruction_set, &SETS)?;
         cpu.bf16_unit.as_ref().map_or(Ok(()), |unit| text.one_of(unit, &UNITS))?;
-        machine.rates = text.rates(&MachineRates::typical(cpu.instruction_set.get_ref()), &cpu.rates)?;
+        // Not every processor has this rate.
+        let of_bf16 = MachineRates::typical(cpu.instruction_set.get_ref());
+        let of_bf16 = MachineRates { bf16_flops_per_s: Some(of_bf16.flops_per_s), ..of_bf16 };
+        machine.rates = text.rates(&of_bf16, &cpu.rates)?;
+        if cpu.rates.keys().all(|name| name.get_ref() != "bf16_flops_per_s") {
+            machine.rates.bf16_flops_per_s = None;
+        }
         machine.rates.origin = if cpu.rates.is_empty() { Origin::Typical } else { Origin::Given };
-        machine.memory_available = text.above_zero(&cpu.memory_bytes)? as u64;
-        machine.cache_bytes = cpu.cache_bytes.as_ref().map_or(Ok(1e6), |own| text.above_zero(own))? as u64;
+        machine.memory_available = text.bytes(&cpu.memory_bytes)?;
+        machine.cache_bytes = cpu.cache_bytes.as_ref().map_or(Ok(1 << 20), |own| text.bytes(own))?;
         machine.instruction_set.clone_from(cpu.instruction_set.get_ref());
         machine.bf16_unit = cpu.bf16_unit.as_ref().map(|unit| unit.get_ref().clone());
-        cores = Some(text.count(&cpu.cores)? as usize);
+        machine.cores = text.count(&cpu.cores)? as usize;
     }
     if let Some(gpu) = &file.gpu {
         (machine.gpus, machine.sum_rates) = gpus(&text, gpu.get_ref(), gpu.span())?;
     }
     machine.no_gpu = format!("`{}` describes none", path.display());
-    machine.described = Some(Described { file: path.display().to_string(), cores });
+    machine.described = Some(Described { file: path.display().to_string(), has_cpu: file.cpu.is_some() });
     Ok(machine)
 }
 
@@ -201,10 +220,12 @@ fn gpus(
 ) -> Result<(Vec<Gpu>, Vec<AllReduceRates>), Problem> {
     let capability = facts.compute_capability.get_ref().split_once('.');
     let capability = capability.and_then(|(major, minor)| Some((major.parse().ok()?, minor.parse().ok()?)));
-    let capability = capability.ok_or_else(|| {
+    let capability = capability
+        .filter(|(major, minor)| (5..20).contains(major) && (0..10).contains(minor))
+        .ok_or_else(|| {
         text.problem(facts.compute_capability.span(), "expected a compute capability, such as \"9.0\"")
     })?;
-    let clock_hz = text.above_zero(&facts.clock_hz)?;
+    let clock_hz = text.within(&facts.clock_hz, 1e7..1e11, "a clock in Hz, such as 1.98e9")?;
     let count = facts.count.as_ref().map_or(Ok(1), |count| text.count(count))?;
     let multiprocessors = text.count(&facts.multiprocessors)?;
     if let Some(missing) = GIVEN.iter().find(|name| !facts.rates.keys().any(|own| own.get_ref() == *name)) {
@@ -216,7 +237,7 @@ fn gpus(
     let typical =
         GpuRates::typical(GIVEN.map(|name| given(name).unwrap_or(1.0)), (multiprocessors, clock_hz));
     let speed = GpuRates { origin: Origin::Given, ..text.rates(&typical, &facts.rates)? };
-    let memory = text.above_zero(&facts.memory_bytes)? as u64;
+    let memory = text.bytes(&facts.memory_bytes)?;
     let limits = cuda::Gpu {
         ordinal: 0,
         name: facts.model.clone(),
@@ -224,7 +245,8 @@ fn gpus(
         capability,
         memory_bytes: memory,
         multiprocessors,
-        shared_bytes: text.above_zero(&facts.shared_bytes)? as u32,
+        shared_bytes: text.within(&facts.shared_bytes, 1024.0..1e7, "bytes of a block, such as 101376")?
+            as u32,
         cooperative: true,
         clock_khz: (clock_hz / 1000.0) as u32,
         cache_bytes: 0,
@@ -248,8 +270,10 @@ fn gpus(
         }
         None => Vec::new(),
         Some(link) => {
-            let [latency_s, bytes_per_s] =
-                [text.above_zero(&link.latency_s)?, text.above_zero(&link.bytes_per_s)?];
+            let [latency_s, bytes_per_s] = [
+                text.within(&link.latency_s, SECONDS, "seconds")?,
+                text.within(&link.bytes_per_s, PER_SECOND, "bytes per second")?,
+            ];
             (2..=count).map(|gpus| AllReduceRates::of_ring(gpus, Link { latency_s, bytes_per_s })).collect()
         }
     };

@@ -68,7 +68,8 @@ fn run_joined(
     world: Option<&Arc<ProcessGroup>>,
 ) -> Result<Exit, Exit> {
     let options = &start.run;
-    options.too_many_threads().iter().for_each(warn);
+    let cores = crate::host::logical_cores().unwrap_or(1);
+    options.too_many_threads(cores, "this process's").iter().for_each(warn);
     let path = match &resume {
         Resume::Run(folder) => folder.file("spec.toml"),
         Resume::Sweep(folder) => folder.file("sweep.toml"),
@@ -104,7 +105,7 @@ fn run_joined(
         virtual_gpus,
         git,
         stop,
-        jobs: start.jobs.map_or(1, Jobs::count),
+        jobs: start.jobs.map_or(1, |jobs| jobs.count(cores)),
         fail_fast: start.fail_fast,
         role: role(start),
         load: Watch::default(),
@@ -160,8 +161,8 @@ fn place<P: Kind>(
 ) {
     let placement = Placement::new(prepared, machine, session.experiment.share);
     let Some((jobs, placement)) = start.jobs.zip(placement) else { return };
-    let count = jobs_at_once(jobs, Some(&placement));
-    let is_told = verbosity(start) != Verbosity::Quiet && jobs.count() > count;
+    let count = jobs_at_once(jobs, Some(&placement), machine);
+    let is_told = verbosity(start) != Verbosity::Quiet && jobs.count(machine.cores) > count;
     if let (Jobs::Count(wanted), true) = (jobs, is_told) {
         let [gpus, trials] = [(machine.gpus.len(), "GPU"), (count, "trial")];
         let [gpus, trials] = [gpus, trials].map(|(count, what)| units::counted(count as u64, what));
@@ -173,9 +174,9 @@ fn place<P: Kind>(
 }
 
 /// How many trials run side by side, as GPUs allow it.
-pub(super) fn jobs_at_once(jobs: Jobs, placement: Option<&Placement>) -> usize {
+pub(super) fn jobs_at_once(jobs: Jobs, placement: Option<&Placement>, machine: &Machine) -> usize {
     match (jobs, placement) {
-        (_, None) => jobs.count(),
+        (_, None) => jobs.count(machine.cores),
         (Jobs::Auto, Some(placement)) => placement.auto,
         (Jobs::Count(wanted), Some(placement)) => placement.most.min(wanted.into()),
     }

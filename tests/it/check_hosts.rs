@@ -146,10 +146,7 @@ fn what_cannot_be_predicted_is_refused() {
     );
     let lab = Sandbox::new("kind = \"matmul\"\n");
     let ended = lab.runner(&["check", "spec.toml", "--hosts", "2", "--link", SLOW]);
-    assert_eq!(
-        (ended.code, ended.stderr.as_str()),
-        (Some(2), "error: `--advise`, `--hosts` and `--on` are for specs that train\n")
-    );
+    assert_eq!((ended.code, ended.stderr.as_str()), (Some(2), "error: `--hosts` is for specs that train\n"));
 }
 
 /// Without MPI each process would train by itself, and write a folder of its own.

@@ -16,7 +16,7 @@ use super::{
 use crate::{
     collective::Collective,
     device::DeviceError,
-    plan::{Engine, summed},
+    plan::{Engine, summed, validation_engine},
     program::{Bf16Copies, Layout, MemoryPlan, Offsets, Precision, Program, Programs, StepSource},
     units,
 };
@@ -91,7 +91,9 @@ impl Loader<'_> {
         let mut validate = match &programs.validate {
             None => None,
             Some(full) => {
-                let engine = validation_engine(engine, &self.gpu.context.gpu, places.validate.elements);
+                let gpu = &self.gpu.context.gpu;
+                let fits = 4 * places.validate.elements as u64 <= gpu.job_shared_bytes();
+                let engine = validation_engine(engine, fits, gpu.cooperative);
                 Some(self.load(full, programs.validate_last.as_ref(), &places.validate, engine)?)
             }
         };
@@ -182,18 +184,6 @@ fn compile(
     let source = source.map_err(|why| context.unusable(why))?;
     train.compiled = Some(Compiled::load(context, &source)?);
     Ok(Unproven::new(programs, precision, train.interpreter(gpu)))
-}
-
-/// The engine for validation. Validation chunks are larger than batches; if they do not fit into a block,
-/// they run in a grid or as single launches.
-fn validation_engine(engine: Engine, gpu: &Gpu, elements: usize) -> Engine {
-    let fits = 4 * elements as u64 <= gpu.job_shared_bytes();
-    match engine {
-        Engine::Compiled if fits => Engine::Persistent,
-        Engine::Persistent | Engine::Compiled if !fits && gpu.cooperative => Engine::Cooperative,
-        Engine::Persistent | Engine::Compiled if !fits => Engine::Launch,
-        engine => engine,
-    }
 }
 
 /// Refuses a job that no longer fits, because others have allocated memory since it was planned.

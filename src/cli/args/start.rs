@@ -114,10 +114,10 @@ pub enum Jobs {
 }
 
 impl Jobs {
-    /// The number, if GPUs do not limit it.
-    pub fn count(self) -> usize {
+    /// The number, if only the cores limit it.
+    pub fn count(self, cores: usize) -> usize {
         match self {
-            Self::Auto => crate::host::logical_cores().unwrap_or(1),
+            Self::Auto => cores,
             Self::Count(count) => count.into(),
         }
     }
@@ -167,13 +167,10 @@ impl RunOptions {
     }
 
     /// A sentence where more threads are asked for than there are cores.
-    pub fn too_many_threads(&self) -> Option<String> {
-        let cores = crate::host::logical_cores()?;
+    pub fn too_many_threads(&self, cores: usize, whose: &str) -> Option<String> {
         let threads = self.threads.filter(|threads| *threads as usize > cores)?;
         let cores = crate::units::counted(cores as u64, "core");
-        Some(format!(
-            "`--threads {threads}` is more than this process's {cores}: threads beyond them only wait"
-        ))
+        Some(format!("`--threads {threads}` is more than {whose} {cores}: threads beyond them only wait"))
     }
 
     /// A sentence where `--virtual-gpus` is given for trials that ask for no GPU.
@@ -189,7 +186,12 @@ impl RunOptions {
 
     /// Threads to use.
     pub fn thread_count(&self) -> usize {
-        self.threads.map_or_else(|| crate::host::logical_cores().unwrap_or(1), |n| n as usize)
+        self.threads_of(crate::host::logical_cores().unwrap_or(1))
+    }
+
+    /// Threads to use on a host with this number of cores.
+    pub fn threads_of(&self, cores: usize) -> usize {
+        self.threads.map_or(cores, |threads| threads as usize)
     }
 }
 

@@ -42,7 +42,7 @@ const COMMANDS: [(&str, &str); 17] = [
 ];
 
 /// Options of other programs, after the commands with which they are typed, with a hint.
-const OPTIONS: [(&str, &str, &str); 25] = [
+const OPTIONS: [(&str, &str, &str); 26] = [
     (
         "run check parity refit",
         "set override param",
@@ -72,6 +72,7 @@ const OPTIONS: [(&str, &str, &str); 25] = [
     ("run check parity refit", "gpu gpus cuda", "`devices.num_gpus=1` trains on a GPU"),
     ("run check parity refit", "o", "did you mean `--runs-dir`?"),
     ("run", "j", "did you mean `--jobs`?"),
+    ("run parity", "on", "`runner check SPEC.toml --on FILE` plans for another machine"),
     ("list compare report", "tag tags", "did you mean `--where 'tag = WORD'`?"),
     ("list compare report", "status state", "did you mean `--where 'status = failed'`?"),
     ("list compare report", "filter query", "did you mean `--where EXPR`?"),

@@ -273,11 +273,12 @@ pub(super) fn choose_here(
 
 /// `this machine has 2 GPUs`, or the reason for none.
 pub(super) fn gpus_in_words(machine: &Machine) -> String {
+    let which = if machine.described.is_some() { "that" } else { "this" };
     let gpu = if machine.gpus.iter().any(|g| g.is_virtual) { "virtual GPU" } else { "GPU" };
     match machine.gpus.len() {
         0 => format!("no GPU can be used ({})", machine.no_gpu),
-        1 => format!("this machine has 1 {gpu}"),
-        n => format!("this machine has {n} {gpu}s"),
+        1 => format!("{which} machine has 1 {gpu}"),
+        n => format!("{which} machine has {n} {gpu}s"),
     }
 }
 

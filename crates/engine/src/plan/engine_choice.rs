@@ -140,30 +140,95 @@ pub fn compiled_step_s(trial: &Trial, machine: &Machine) -> Option<f64> {
     compiled_step(trial.spec.devices.precision, &trial.programs, gpu.limits).ok()
 }
 
-/// Expected seconds of a trial's step without the host's part and the upload of rows, by the rates of the machine; `None` if those
-/// of its devices are unknown.
-pub(super) fn step_s(trial: &Trial, machine: &Machine) -> Option<f64> {
+/// The engine that validates where this one trains. Validation chunks are larger than batches; if they do not fit into a block, they
+/// run in a grid or as single launches.
+pub fn validation_engine(engine: Engine, fits: bool, cooperative: bool) -> Engine {
+    match engine {
+        Engine::Compiled if fits => Engine::Persistent,
+        Engine::Persistent | Engine::Compiled if !fits && cooperative => Engine::Cooperative,
+        Engine::Persistent | Engine::Compiled if !fits => Engine::Launch,
+        engine => engine,
+    }
+}
+
+/// Expected seconds of a full step, or of the `last` one of an epoch, without what the host does; `None` if the rates of its devices
+/// are unknown.
+pub(super) fn step(trial: &Trial, machine: &Machine, last: bool) -> Option<EngineSeconds> {
     let bound = &trial.lower_bound;
     if bound.rates.processor.is_gpu() != trial.engine.is_gpu() {
         return None;
     }
-    match trial.engine {
-        Engine::Compiled => compiled_step_s(trial, machine),
-        Engine::Serial | Engine::Team => Some(bound.settled_s(trial.threads)),
-        engine => Some(with_latency_s(engine, trial.spec.devices.precision, &bound.by(trial.threads))),
+    let parts = bound.of_steps(trial.threads, u64::from(!last), u64::from(last));
+    let Some(gpu) = trial.devices.used.first()?.real_gpu(machine) else {
+        let file_s = bound.fetch.map_or(0.0, |fetch| fetch.in_step_s(trial.threads));
+        return Some(EngineSeconds { file_s, ..EngineSeconds::without_latency(&parts) });
+    };
+    if trial.engine != Engine::Compiled {
+        return Some(EngineSeconds::new(trial.engine, trial.spec.devices.precision, &gpu.speed?, &parts));
     }
+    // With fewer rows it takes as long.
+    let full = bound.by(1);
+    let work_s = if trial.is_one_block { 0.0 } else { full.arithmetic_s + full.memory_s };
+    let latency_s = (compiled_step_s(trial, machine)? - work_s).max(0.0);
+    Some(EngineSeconds { work_s, latency_s, ..EngineSeconds::without_latency(&full) })
 }
 
-/// The seconds of a step of a GPU's engine that needs at least those of `parts`, without the rows that are uploaded meanwhile.
-fn with_latency_s(engine: Engine, precision: Precision, parts: &TimeBreakdown) -> f64 {
-    let over = match engine {
-        Engine::Persistent => OVER_BOUND[0],
-        Engine::Cooperative => OVER_BOUND[1],
-        _ => OVER_BOUND[2],
-    };
-    let low = if engine.uses_library() && precision != Precision::F32 { OVER_LOW_PRECISION } else { 0.0 };
-    let (bound_s, work_s) = (parts.device_s(), parts.arithmetic_s + parts.memory_s);
-    bound_s + (over * bound_s).min(MOST_OVER_S + low * work_s)
+/// Expected seconds of a step, by what they are spent on; rows are uploaded meanwhile.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct EngineSeconds {
+    /// Arithmetic and memory, with what low precision does not reach of their rates.
+    pub work_s: f64,
+    /// The parts of the work by the rates.
+    pub arithmetic_s: f64,
+    pub memory_s: f64,
+    /// Fixed costs of instructions, and what small steps take besides.
+    pub latency_s: f64,
+    pub all_reduce_s: f64,
+    /// Reading rows from their file, on the CPU.
+    pub file_s: f64,
+    pub upload_s: f64,
+}
+
+impl EngineSeconds {
+    /// The seconds of a GPU's engine whose bound has these parts.
+    pub fn new(engine: Engine, precision: Precision, rates: &GpuRates, parts: &TimeBreakdown) -> Self {
+        let over = match engine {
+            Engine::Persistent => OVER_BOUND[0],
+            Engine::Cooperative => OVER_BOUND[1],
+            _ => OVER_BOUND[2],
+        };
+        let bound = Self::without_latency(parts);
+        let is_low = engine.uses_library() && rates.product(precision) > rates.f32_flops_per_s;
+        let low_s = if is_low { OVER_LOW_PRECISION * bound.work_s } else { 0.0 };
+        let over_s = (over * (bound.work_s + bound.latency_s)).min(MOST_OVER_S + low_s);
+        let low_s = low_s.min(over_s);
+        Self { work_s: bound.work_s + low_s, latency_s: bound.latency_s + over_s - low_s, ..bound }
+    }
+
+    fn without_latency(parts: &TimeBreakdown) -> Self {
+        let TimeBreakdown { arithmetic_s, memory_s, overhead_s, all_reduce_s, upload_s } = *parts;
+        let work_s = arithmetic_s + memory_s;
+        Self { work_s, arithmetic_s, memory_s, latency_s: overhead_s, all_reduce_s, file_s: 0.0, upload_s }
+    }
+
+    /// Without the upload.
+    pub fn total_s(&self) -> f64 {
+        self.work_s + self.latency_s + self.all_reduce_s + self.file_s
+    }
+
+    /// The mean of this step and `share` of another one.
+    pub fn mean(&self, other: &Self, share: f64) -> Self {
+        let mean = |of: fn(&Self) -> f64| of(self) * (1.0 - share) + of(other) * share;
+        Self {
+            work_s: mean(|own| own.work_s),
+            arithmetic_s: mean(|own| own.arithmetic_s),
+            memory_s: mean(|own| own.memory_s),
+            latency_s: mean(|own| own.latency_s),
+            all_reduce_s: mean(|own| own.all_reduce_s),
+            file_s: mean(|own| own.file_s),
+            upload_s: mean(|own| own.upload_s),
+        }
+    }
 }
 
 /// The engine for several GPUs. `queued`: whether all-reduce is queued like a kernel.
@@ -195,7 +260,8 @@ fn fastest(
 ) -> Chosen {
     let by_rates = |rates: GpuRates, engine| {
         let speed = rates.speed(engine, precision, fits);
-        with_latency_s(engine, precision, &LowerBound::new(programs, speed, (data_bytes, None)).by(1))
+        let parts = LowerBound::new(programs, speed, (data_bytes, None)).by(1);
+        EngineSeconds::new(engine, precision, &rates, &parts).total_s()
     };
     let estimate = |i: usize| {
         let instructions = programs.train.instructions.len() as f64;

@@ -1,11 +1,23 @@
 //! How long the parts of a run take by the rates of its machine: for a machine that is not here, so that nothing can be measured.
 
 use super::{
-    all_reduce::AllReduceMethod, engine::Engine, engine_choice, gpu_rates::GpuRates, lower_bound::Bottleneck,
-    machine::Machine, rates::Processor, run_length::RunLength, stops::Stops, transfers::transfers,
+    all_reduce::AllReduceMethod,
+    devices::DeviceId,
+    engine::Engine,
+    engine_choice::{self, EngineSeconds},
+    gpu_rates::GpuRates,
+    lower_bound::{Bottleneck, LowerBound},
+    machine::{Gpu, Machine},
+    rates::Processor,
+    run_length::RunLength,
+    stops::Stops,
+    transfers::transfers,
     trial::Trial,
 };
-use crate::spec::Policy;
+use crate::{
+    program::{MemoryPlan, Program},
+    spec::Policy,
+};
 
 /// Starting a process that uses a GPU: the driver, a context and kernels that are in the cache. A whole process of 320 tiny steps
 /// took 0.33 s on an H200.
@@ -14,11 +26,12 @@ const GPU_START_S: f64 = 0.3;
 /// Seconds of the parts of a run.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ExpectedTime {
-    /// A step, with its share of what the host does for it: launching blocks of steps and reading losses.
+    /// A step of an epoch in the mean, with its share of what the host does for it: launching blocks of steps, reading losses,
+    /// comparing and saving parameters.
     pub step_s: f64,
     /// A pass over the validation rows.
     pub validation_s: f64,
-    /// Copying rows and parameters to the devices.
+    /// Copying rows and parameters to the devices, and the parameters back.
     pub loading_s: f64,
     /// What the first trial of a process takes more.
     pub start_s: f64,
@@ -28,90 +41,120 @@ pub struct ExpectedTime {
 }
 
 impl ExpectedTime {
-    /// `None` if the machine's rates do not say, or several hosts train together.
+    /// `None` if the machine's rates do not say, several hosts train together, or devices are virtual.
     pub fn new(trial: &Trial, machine: &Machine) -> Option<Self> {
-        if trial.devices.over_hosts() || trial.devices.any_virtual() {
+        if !trial.is_timed_here() {
             return None;
         }
-        let compute_s = engine_choice::step_s(trial, machine)?;
-        let length = RunLength::new(&trial.spec, trial.facts, trial.programs.train.batch);
-        let stops = Stops::new(trial, &length);
-        let gpu = trial.devices.used.iter().find_map(|device| device.real_gpu(machine)?.speed);
-        let steps = trial.steps.max(1) as f64;
+        let gpu = trial.devices.used.first()?.real_gpu(machine);
         let rates = &trial.lower_bound.rates;
-        let blocks_s = stops.blocks as f64 * rates.block_s / steps;
-        let copies = gpu.map_or_else(Copies::default, |gpu| Copies::new(trial, &gpu));
-        let sums_s = copies.sums_s / steps;
-        let parts = trial.lower_bound.by(trial.threads);
-        // Rows are copied while steps compute.
-        let device_s = compute_s + sums_s;
-        let step_s = device_s.max(parts.upload_s) + blocks_s;
-        let is_handed_over = blocks_s > step_s / 2.0;
-        let bound = match parts.bound() {
-            _ if is_handed_over && trial.spec.logging.policy == Policy::Immediate => Bottleneck::Log,
-            _ if is_handed_over => Bottleneck::Overhead,
-            _ if parts.upload_s > device_s => Bottleneck::Transfer,
-            _ if sums_s > compute_s => Bottleneck::AllReduce,
-            // What a step takes beyond the work of its instructions is latency.
-            _ if compute_s - parts.arithmetic_s - parts.memory_s - parts.all_reduce_s > compute_s / 2.0 => {
-                Bottleneck::Overhead
-            }
-            // A compiled step has fewer barriers than its parts say, and hardly any work.
-            _ if trial.engine == Engine::Compiled => Bottleneck::Overhead,
-            bound => bound,
+        let copies = match gpu {
+            Some(gpu) => Copies::new(trial, &gpu.speed?),
+            None => Copies::default(),
         };
-        let passes = length.validations.max(1) as f64;
-        let validation_s = match &trial.programs.validate {
-            Some(pass) => {
-                let chunks = trial.facts.validation_rows as f64 / pass.batch.max(1) as f64;
-                // Fewer rows take no less than the launches of the instructions.
-                let launches =
-                    pass.instructions.len() as f64 / trial.programs.train.instructions.len() as f64;
-                let fixed_s = chunks.ceil() * launches * parts.overhead_s;
-                (trial.validation_steps() * compute_s).max(fixed_s)
-                    + rates.block_s
-                    + copies.validations_s / passes
-            }
+        let length = RunLength::new(&trial.spec, trial.facts, trial.programs.train.batch);
+        let blocks = Stops::new(trial, &length).blocks;
+        let blocks_s = blocks as f64 * rates.block_s / trial.steps.max(1) as f64;
+        let own = mean_step(trial, machine)?;
+        let device_s = own.total_s() + copies.sums_s;
+        // Rows are copied while steps compute.
+        let step_s = device_s.max(own.upload_s) + blocks_s + copies.between_steps_s;
+        let is_handed_over = blocks_s > step_s / 2.0;
+        let bound = match () {
+            () if is_handed_over && trial.spec.logging.policy == Policy::Immediate => Bottleneck::Log,
+            () if is_handed_over => Bottleneck::Overhead,
+            () if own.upload_s > device_s => Bottleneck::Transfer,
+            () if copies.sums_s.max(own.all_reduce_s) > device_s / 2.0 => Bottleneck::AllReduce,
+            () if own.file_s > device_s / 2.0 => Bottleneck::File,
+            () if trial.engine == Engine::Compiled && own.latency_s > device_s / 2.0 => Bottleneck::Latency,
+            () if own.latency_s > own.work_s => Bottleneck::Overhead,
+            () if own.memory_s > own.arithmetic_s => Bottleneck::Memory,
+            () => Bottleneck::Arithmetic,
+        };
+        let validation_s = match validation_s(trial, machine) {
+            Some(pass_s) => pass_s? + rates.block_s + copies.validations_s / length.validations.max(1) as f64,
             None => 0.0,
         };
         let start_s = if gpu.is_some() { GPU_START_S } else { 0.0 };
-        let processor = match trial.engine {
-            engine if is_handed_over && engine.is_gpu() => Processor::Gpu,
-            // One launch of many steps, as an interpreter's.
-            Engine::Compiled => Processor::GpuWalk,
-            _ => rates.processor,
-        };
-        Some(Self { step_s, validation_s, loading_s: copies.others_s, start_s, bound, processor })
+        let is_launched = is_handed_over && gpu.is_some();
+        let processor = if is_launched { Processor::Gpu } else { rates.processor };
+        Some(Self { step_s, validation_s, loading_s: copies.once_s, start_s, bound, processor })
     }
 }
 
-/// Seconds of the copies between the host and its GPUs over a whole run, that nothing else hides. GPUs are copied to side by side.
+/// The mean over the steps of an epoch, whose last may have fewer rows.
+fn mean_step(trial: &Trial, machine: &Machine) -> Option<EngineSeconds> {
+    let full = engine_choice::step(trial, machine, false)?;
+    let last = engine_choice::step(trial, machine, true)?;
+    Some(full.mean(&last, 1.0 / trial.steps_per_epoch.max(1) as f64))
+}
+
+/// Seconds of a pass over the validation rows, `Some(None)` if unknown; `None` without validations.
+fn validation_s(trial: &Trial, machine: &Machine) -> Option<Option<f64>> {
+    let pass = trial.programs.validate.as_ref()?;
+    let rows = trial.facts.validation_rows;
+    let batch = pass.batch.max(1);
+    let chunks = (rows / batch) as f64;
+    let last = trial.programs.validate_last.as_ref().or((!rows.is_multiple_of(batch)).then_some(pass));
+    let of = |program: &Program| program_s(trial, program, machine);
+    Some(of(pass).and_then(|full_s| Some(chunks * full_s + last.map_or(Some(0.0), of)?)))
+}
+
+/// Seconds of a program of validation, by the engine that runs it.
+fn program_s(trial: &Trial, program: &Program, machine: &Machine) -> Option<f64> {
+    let (precision, arena_bytes) = (trial.spec.devices.precision, trial.programs.arena_bytes());
+    let bound = |speed| LowerBound::of_program(program, arena_bytes, speed, trial.data_bytes);
+    let Some(Gpu { limits, speed, .. }) = trial.devices.used.first().and_then(|own| own.real_gpu(machine))
+    else {
+        let speed = machine.speed(precision);
+        return Some(bound(speed).by(trial.threads).device_s());
+    };
+    let fits = 4 * MemoryPlan::new(&trial.programs).validate.elements as u64 <= limits.shared_bytes;
+    let engine = engine_choice::validation_engine(trial.engine, fits, limits.cooperative);
+    let rates = (*speed)?;
+    let parts = bound(rates.speed(engine, precision, fits)).by(1);
+    Some(EngineSeconds::new(engine, precision, &rates, &parts).total_s())
+}
+
+/// Seconds of copies between the host and its GPUs that nothing hides.
 #[derive(Default)]
 struct Copies {
-    /// Gradients that are summed by the host.
+    /// A step's gradients, where the host sums them.
     sums_s: f64,
+    /// A step's share of checkpoints and of comparisons of parameters.
+    between_steps_s: f64,
+    /// All validations.
     validations_s: f64,
-    others_s: f64,
+    once_s: f64,
 }
 
 impl Copies {
     fn new(trial: &Trial, gpu: &GpuRates) -> Self {
         let mut all = Self::default();
+        let steps = trial.steps.max(1) as f64;
         let by_host = trial.sums.as_ref().is_some_and(|sums| sums.by == AllReduceMethod::Host);
+        let gpus =
+            trial.devices.used.iter().filter(|device| matches!(device, DeviceId::Gpu(_))).count() as f64;
         for own in transfers(trial) {
             let [latency_s, bytes_per_s] = match own.kind {
                 "h2d" => [gpu.h2d_latency_s, gpu.h2d_bytes_per_s],
-                "d2h" => [gpu.d2h_latency_s + gpu.sync_s, gpu.d2h_bytes_per_s],
+                "d2h" => [gpu.d2h_latency_s, gpu.d2h_bytes_per_s],
                 _ => continue,
             };
             let count = own.count.unwrap_or_default() as f64;
-            let seconds = (count * latency_s + own.bytes as f64 / bytes_per_s) / trial.world_size() as f64;
+            let seconds = count * latency_s + own.bytes as f64 / bytes_per_s;
+            // The host waits for what it reads.
+            let waits_s = if own.kind == "d2h" { count * gpu.sync_s } else { 0.0 };
             match own.purpose {
-                // Beside steps, or counted with the blocks of steps.
-                "batch" | "log" | "launch" | "constants" => {}
-                "gradients" if by_host => all.sums_s += seconds,
-                "validation" => all.validations_s += seconds,
-                _ => all.others_s += seconds,
+                // GPUs are copied to and from side by side.
+                "gradients" if by_host => all.sums_s += (seconds + waits_s) / (gpus * steps),
+                "digest" => all.between_steps_s += (seconds + waits_s) / (gpus * steps),
+                "checkpoint" => all.between_steps_s += (seconds + waits_s) / steps,
+                "validation" => all.validations_s += seconds / gpus,
+                "dataset" => all.once_s += seconds / gpus,
+                "parameters" | "best" => all.once_s += seconds,
+                // Beside steps, or a part of the blocks of steps.
+                _ => {}
             }
         }
         all

@@ -18,6 +18,8 @@ pub enum Bottleneck {
     Arithmetic,
     Memory,
     Overhead,
+    /// Waiting within one kernel: barriers, and loads and sums that follow each other.
+    Latency,
     AllReduce,
     /// Copying rows to the device.
     Transfer,
@@ -84,6 +86,12 @@ impl LowerBound {
             last: programs.train_last.as_ref().map(work),
             fetch,
         }
+    }
+
+    /// The bound of a program that is not one of training.
+    pub(super) fn of_program(program: &Program, arena_bytes: u64, speed: Speed, data_bytes: u64) -> Self {
+        let full = StepWork::new(program, arena_bytes, &speed, (data_bytes, None));
+        Self { rates: speed.rates, cost: program.cost(), full, last: None, fetch: None }
     }
 
     /// The bound of a run on GPUs: that of the slowest one. `None` if there is no GPU, or one was not

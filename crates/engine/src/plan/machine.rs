@@ -13,6 +13,8 @@ pub struct Machine {
     pub gpus: Vec<Gpu>,
     /// Why there is no GPU, as a sentence.
     pub no_gpu: String,
+    /// Cores of the host that a run may use.
+    pub cores: usize,
     /// Bytes of host memory that a run may use.
     pub memory_available: u64,
     /// Bytes of one core's second-level cache.
@@ -37,17 +39,18 @@ pub struct Machine {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Described {
     pub file: String,
-    /// The cores of its host; `None` if that is the host of this process.
-    pub cores: Option<usize>,
+    /// Whether it describes the host, too; else that of this process stands in.
+    pub has_cpu: bool,
 }
 
 impl Machine {
-    /// A host with typical rates for AVX2 and these GPUs.
+    /// A host of two cores with typical rates for AVX2, and these GPUs.
     pub fn typical(gpus: Vec<Gpu>, memory_available: u64) -> Self {
         let instruction_set = "avx2".to_owned();
         Self {
             gpus,
             no_gpu: String::new(),
+            cores: 2,
             memory_available,
             cache_bytes: 1 << 20,
             rates: MachineRates::typical(&instruction_set),

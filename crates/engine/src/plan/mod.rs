@@ -37,7 +37,7 @@ pub use chunks::Chunks;
 pub use dataset_info::{DatasetInfo, TargetSpread};
 pub use devices::{DeviceId, ResolvedDevices, choose};
 pub use engine::{Engine, EngineReason, Tried};
-pub use engine_choice::{COMPILE_S, compiled_step_s};
+pub use engine_choice::{COMPILE_S, compiled_step_s, validation_engine};
 pub use expected::ExpectedTime;
 pub use footprint::{Footprint, MOST_RANKED};
 pub use gpu_rates::{GpuRates, SHARED_BYTES_PER_CLOCK};

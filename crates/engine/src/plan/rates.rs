@@ -171,6 +171,6 @@ impl AllReduceRates {
 
     /// Seconds for a buffer of `bytes` bytes.
     pub(super) fn seconds(&self, bytes: u64) -> f64 {
-        self.small_s.max(bytes as f64 / self.bytes_per_s)
+        self.small_s + bytes as f64 / self.bytes_per_s
     }
 }

@@ -157,6 +157,7 @@ pub fn cause(cause: Bottleneck, processor: Processor) -> &'static str {
             Processor::Gpu => "launch latency",
             Processor::GpuWalk => "barriers",
         },
+        Bottleneck::Latency => "latency",
         Bottleneck::AllReduce => "all-reduce",
         // The CPU's memory is the host's: nothing moves.
         Bottleneck::Transfer if processor == Processor::Cpu => "preparing rows",

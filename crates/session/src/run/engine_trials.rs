@@ -13,8 +13,8 @@ use super::Stepper;
 use crate::{
     cuda::KeptGpus,
     device::{DeviceError, Grain},
-    host::{self, load},
-    plan::{DeviceId, Engine, EngineReason, PlanError, Trial, Tried},
+    host::load,
+    plan::{DeviceId, Engine, EngineReason, Machine, PlanError, Trial, Tried},
     program::Programs,
     record::RunDir,
     spec::{EngineChoice, Precision, Spec},
@@ -90,13 +90,12 @@ struct Known {
 
 /// How many threads a plan may use: without an engine that is named no more than there are cores, since others would
 /// only wait.
-pub fn useful_threads(spec: &Spec, threads: usize) -> usize {
-    let cores = host::logical_cores().filter(|_| spec.devices.engine == EngineChoice::Auto);
-    threads.min(cores.unwrap_or(threads))
+pub fn useful_threads(spec: &Spec, threads: usize, machine: &Machine) -> usize {
+    if spec.devices.engine == EngineChoice::Auto { threads.min(machine.cores) } else { threads }
 }
 
 impl EngineTrials {
-    /// Chooses the engine of a trial whose engine was only estimated; `threads` is what the host may use.
+    /// Chooses the engine of a trial whose engine was only estimated; `threads` are those that may be of use.
     pub fn settle(
         &mut self,
         trial: Trial,
@@ -164,7 +163,6 @@ impl EngineTrials {
             (trial.engine, trial.threads) = (engine, threads);
             trial
         };
-        let threads = useful_threads(&trial.spec, threads);
         if let Some(Known { chosen, reason, .. }) = self.known(&trial, threads) {
             return with(*chosen, reason.clone());
         }
@@ -325,7 +323,6 @@ mod tests {
 
     use super::*;
     use crate::{
-        plan::Machine,
         run::{Datasets, Planned},
         spec,
     };

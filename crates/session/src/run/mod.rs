@@ -56,6 +56,7 @@ pub use best_setting::{FOLD, REPEAT, Ranked, SEEDS, missing_folds, order, varies
 pub use changes::{is_place_of_data, refused_changes};
 pub use datasets::Datasets;
 pub use device_group::{bf16_unit, executor};
+pub use engine_trials::useful_threads;
 pub use exit::{
     Exit, held_output, hold_output, print, print_bytes, print_coloured, print_coloured_stderr, print_error,
     print_json, print_or_end, print_stderr, refuse, warn,

@@ -46,11 +46,10 @@ impl Placement {
             each.min().unwrap_or(1) as usize
         };
         let each = bytes.map_or(1, room);
-        let cores = crate::host::logical_cores().unwrap_or(1);
         let most = gpus.saturating_mul(each);
         Some(Self {
             most,
-            auto: most.min(cores).max(gpus),
+            auto: most.min(machine.cores).max(gpus),
             each,
             alone,
             is_one_block: share == GpuSharing::Auto,

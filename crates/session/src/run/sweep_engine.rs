@@ -94,7 +94,7 @@ fn is_alike(one: &Trial, other: &Trial) -> bool {
 /// The same trial with this engine, if that can run it.
 fn with(engine: Engine, trial: &Trial, machine: &Machine, threads: usize) -> Option<Trial> {
     let spec: Spec = with_engine(&trial.spec, engine);
-    plan::plan(&spec, trial.facts, machine, useful_threads(&spec, threads)).ok()
+    plan::plan(&spec, trial.facts, machine, useful_threads(&spec, threads, machine)).ok()
 }
 
 #[cfg(test)]

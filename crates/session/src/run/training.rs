@@ -107,12 +107,11 @@ impl Planned for Trial {
         threads: usize,
     ) -> Result<Self, PlanError> {
         let dataset = datasets.open(spec).map_err(PlanError::Problems)?;
-        let is_here = machine.described.is_none();
-        let useful = |spec: &Spec| if is_here { useful_threads(spec, threads) } else { threads };
+        let useful = |spec: &Spec| useful_threads(spec, threads, machine);
         let plan = |spec: &Spec| plan::plan(spec, dataset.facts(), machine, useful(spec));
         let mut planned = plan(spec)?;
-        if is_here {
-            planned = datasets.engines.settle(planned, threads, &dataset.digest, plan)?;
+        if machine.described.is_none() {
+            planned = datasets.engines.settle(planned, useful(spec), &dataset.digest, plan)?;
         }
         datasets.plans.share(&mut planned);
         planned.data_warnings = Arc::clone(&dataset.warnings);

@@ -7,10 +7,10 @@ use super::{
     forecast_groups::{Group, estimate, grouped},
 };
 use crate::{
-    plan::{DeviceId, ExpectedTime, Machine, PlanError, Trial},
+    plan::{DeviceId, ExpectedTime, Machine, PlanError, Trial, plan},
     record::{cause, text_table},
-    run::{Datasets, Planned},
-    spec::{Experiment, GpuCount, Placement, Policy, Precision, Request, Spec, short_keys},
+    run::useful_threads,
+    spec::{Experiment, GpuCount, Placement, Policy, Precision, Request, Scaling, Spec, short_keys},
     units,
 };
 
@@ -20,11 +20,13 @@ const MOST: usize = 30;
 const FIGURES: [&str; 6] = ["engine", "a step", "rows/s", "ratio", "run", "a step is bound by"];
 
 const BATCH_SIZE: &str = "data.batch_size";
+const NUM_GPUS: &str = "devices.num_gpus";
 
 /// What is foretold of a run.
 struct Figures {
     is_gpu: bool,
     engine: &'static str,
+    start_s: f64,
     step_s: f64,
     rows_per_s: f64,
     run_s: f64,
@@ -38,12 +40,15 @@ impl Figures {
         let mut groups = grouped([trial].into_iter());
         estimate(&mut groups, machine);
         let time = groups.first()?.time(None, is_sweep)?;
+        // The trials of a sweep have one context.
+        let start_s = if is_sweep { 0.0 } else { expected.start_s };
         Some(Self {
             is_gpu: trial.engine.is_gpu(),
             engine: trial.engine.name(),
+            start_s: expected.start_s,
             step_s: expected.step_s,
-            rows_per_s: trial.programs.train.batch as f64 / expected.step_s,
-            run_s: time.seconds + expected.start_s,
+            rows_per_s: trial.facts.train_rows as f64 / (trial.steps_per_epoch as f64 * expected.step_s),
+            run_s: time.seconds + start_s,
             bound: cause(expected.bound, expected.processor),
         })
     }
@@ -60,39 +65,52 @@ impl Figures {
     }
 }
 
-/// A table of the trials of a sweep, or of the settings of a run.
+/// A table of the trials of a sweep, or of the settings of a run; `threads` are those of the host.
 pub fn forecasts(
     experiment: &Experiment,
     trials: &[(usize, &Trial)],
-    (datasets, threads): (&mut Datasets, usize),
+    threads: usize,
     Conditions { machine, .. }: &Conditions<'_>,
 ) -> String {
     let (Some(described), Some((_, first))) = (&machine.described, trials.first()) else {
         return String::new();
     };
-    let mut left_out = Vec::new();
+    let mut notes = Vec::new();
     let (header, lines) = if experiment.is_sweep() {
-        of_trials(experiment, trials, machine, &mut left_out)
+        of_trials(experiment, trials, machine, &mut notes)
     } else {
-        let lines = of_settings(first, (datasets, threads), machine, &mut left_out);
-        (vec!["setting".to_owned()], lines)
+        (vec!["setting".to_owned()], of_settings(first, threads, machine, &mut notes))
     };
     let mut text = format!("\nforecasts by the rates in {}; nothing ran there\n", described.file);
     let Some((_, base)) = lines.first() else {
-        return text + "  none: these rates do not say what a step takes\n";
+        return text
+            + "  none: only trials on the devices of one host are foretold; `--hosts` is for several\n";
     };
     let names = header.len();
     let header: Vec<&str> = header.iter().map(String::as_str).chain(FIGURES).collect();
     let rows: Vec<Vec<String>> =
         lines.iter().map(|(cells, own)| [cells.clone(), own.cells(base)].concat()).collect();
     text += &text_table::text(&header, &rows, |place| (names + 1..names + 5).contains(&place));
-    let mut notes = left_out;
-    if lines.iter().any(|(_, own)| own.is_gpu) {
-        let words = "run: starts the GPU, copies the rows, trains and validates; data are read and kernels compiled before";
-        notes.push(words.to_owned());
+    let gpus = || lines.iter().filter(|(_, own)| own.is_gpu);
+    let start = match (gpus().next(), experiment.is_sweep()) {
+        (None, _) => "",
+        (Some((_, own)), false) => &format!("starting the GPU ({}), ", units::seconds(own.start_s)),
+        (Some((_, own)), true) => {
+            &format!("without starting the GPU once ({}): ", units::seconds(own.start_s))
+        }
+    };
+    notes.push(format!(
+        "run: {start}loading, steps, validations and some ms for the folder; data are read and kernels compiled before"
+    ));
+    if gpus().any(|(_, own)| gpus().next().is_some_and(|(_, first)| own.engine != first.engine)) {
+        notes.push("engine: a kernel is compiled where that saves a run 0.5 s".to_owned());
     }
-    if described.cores.is_none() && lines.iter().any(|(_, own)| !own.is_gpu) {
+    if !described.has_cpu && lines.iter().any(|(_, own)| !own.is_gpu) {
         notes.push(format!("the CPU is this machine's: {} describes none", described.file));
+    }
+    let is_weak = first.spec.devices.scaling == Scaling::Weak;
+    if is_weak && lines.iter().any(|(cells, _)| cells[0].starts_with(NUM_GPUS)) {
+        notes.push(format!("`{NUM_GPUS}` changes the batch under weak scaling: expect other losses"));
     }
     if lines.iter().any(|(cells, _)| cells[0].starts_with(BATCH_SIZE)) {
         notes.push(format!("`{BATCH_SIZE}` changes the training: expect other losses"));
@@ -108,14 +126,14 @@ fn of_trials(
     experiment: &Experiment,
     trials: &[(usize, &Trial)],
     machine: &Machine,
-    left_out: &mut Vec<String>,
+    notes: &mut Vec<String>,
 ) -> (Vec<String>, Lines) {
     let axes: Vec<&str> = experiment.axes.iter().map(String::as_str).collect();
     let mut header = vec!["trial".to_owned()];
     header.extend(short_keys(&axes).into_iter().map(str::to_owned));
     let groups = grouped(trials.iter().map(|(_, trial)| *trial));
     if groups.len() > MOST {
-        left_out.push(format!("{} more kinds of trials are not shown", groups.len() - MOST));
+        notes.push(format!("{} more kinds of trials are not shown", groups.len() - MOST));
     }
     let line = |group: &Group<'_>| {
         let (number, trial) = trials.iter().find(|(_, trial)| ptr::eq(*trial, group.trial))?;
@@ -124,27 +142,30 @@ fn of_trials(
         cells.extend(experiment.values(&experiment.trials[*number]));
         Some((cells, Figures::new(trial, true, machine)?))
     };
-    (header, groups.iter().take(MOST).filter_map(line).collect())
+    let shown = groups.len().min(MOST);
+    let lines: Lines = groups.iter().take(shown).filter_map(line).collect();
+    if lines.len() < shown {
+        notes.push(format!(
+            "{} kinds of trials use several hosts: `--hosts` is for them",
+            shown - lines.len()
+        ));
+    }
+    (header, lines)
 }
 
 /// A line for the run as it is, and one for each setting that changes what it takes.
-fn of_settings(
-    trial: &Trial,
-    (datasets, threads): (&mut Datasets, usize),
-    machine: &Machine,
-    left_out: &mut Vec<String>,
-) -> Lines {
+fn of_settings(trial: &Trial, threads: usize, machine: &Machine, notes: &mut Vec<String>) -> Lines {
     let mut lines: Lines = Vec::new();
     let mut add = |words: String, trial: &Trial| {
         lines.extend(Figures::new(trial, false, machine).map(|own| (vec![words], own)));
     };
     add("as it is".to_owned(), trial);
     for (words, spec) in settings(trial, machine) {
-        match Trial::plan(&spec, datasets, machine, threads) {
+        match plan(&spec, trial.facts, machine, useful_threads(&spec, threads, machine)) {
             Ok(planned) => add(words, &planned),
-            Err(PlanError::Missing(problem)) => left_out.push(format!("`{words}`: {}", problem.message)),
+            Err(PlanError::Missing(problem)) => notes.push(format!("`{words}`: {}", problem.message)),
             Err(PlanError::Problems(problems)) => {
-                left_out.extend(problems.first().map(|problem| format!("`{words}`: {}", problem.message)));
+                notes.extend(problems.first().map(|problem| format!("`{words}`: {}", problem.message)));
             }
         }
     }
@@ -163,7 +184,7 @@ fn settings(trial: &Trial, machine: &Machine) -> Vec<(String, Spec)> {
     let used = trial.devices.used.iter().filter(|device| matches!(device, DeviceId::Gpu(_))).count();
     for count in (0..).map(|power| 1 << power).take_while(|count| *count <= machine.gpus.len()).chain([0]) {
         if count != used {
-            add(format!("devices.num_gpus={count}"), &|spec| {
+            add(format!("{NUM_GPUS}={count}"), &|spec| {
                 spec.devices.request = Request::NumGpus(GpuCount::Exactly(count as u32));
             });
         }
@@ -178,8 +199,11 @@ fn settings(trial: &Trial, machine: &Machine) -> Vec<(String, Spec)> {
         let other = if is_streamed { Placement::Resident } else { Placement::Streamed };
         add(format!("data.placement={}", other.name()), &|spec| spec.data.placement = other);
     }
+    let rates = trial.devices.used.first().and_then(|device| device.real_gpu(machine)?.speed);
+    let own = trial.spec.devices.precision;
     for precision in [Precision::F32, Precision::Tf32, Precision::Bf16] {
-        if on_gpu && precision != trial.spec.devices.precision {
+        // Without tensor cores a precision changes nothing.
+        if rates.is_some_and(|rates| precision != own && rates.product(precision) != rates.product(own)) {
             add(format!("devices.precision={}", precision.name()), &|spec| {
                 spec.devices.precision = precision;
             });
