@@ -88,7 +88,7 @@ fn a_sweep_is_shown_with_the_states_of_its_trials() {
 fn the_time_left_is_that_of_the_first_limit() {
     let place = Sandbox::new(super::run::LINREG);
     for limit in ["trainer.max_time=\"1h\"", "trainer.max_steps=100000000000"] {
-        let (command, runs) = place.prepared(&[&ENDLESS[..], &[limit]].concat());
+        let (command, runs) = place.prepared(&["trainer.max_epochs=100000000000", ENDLESS[1], limit]);
         let mut run = quiet(command);
         wait_for_lines(&runs, 2);
         let mut watch = quiet(place.command(&["watch", runs.to_str().unwrap()]));
