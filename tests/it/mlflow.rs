@@ -98,7 +98,7 @@ fn what_cannot_be_exported_is_refused() {
         (&[&run[..], "--mlflow", "spec.toml"][..], 1, "cannot write `spec.toml`: file exists"),
         (&["none", "--mlflow", "store"], 2, "`none` does not exist"),
         (&[&run], 2, "`export` needs `--onnx FILE` or `--mlflow DIR` or `--parquet FILE`\n"),
-        (&[&run, "--mlflow", "store", "--onnx", "m.onnx"], 2, "cannot be used with"),
+        (&[&run, "--mlflow", "store", "--onnx", "m.onnx"], 2, " does not go with `--"),
     ] {
         let ended = place.runner(&[&["export"], arguments].concat());
         assert_eq!(ended.code, Some(code), "{ended:?}");

@@ -66,6 +66,7 @@ fn near_in_folder(path: &Path, fits: impl Fn(&fs::DirEntry) -> bool) -> Option<P
     // An ending that all share makes no two names alike.
     let stem = |name: &'_ str| name.strip_suffix(".toml").unwrap_or(name).to_owned();
     let stems: Vec<String> = names.iter().filter(|name| *name != typed).map(|name| stem(name)).collect();
-    let near = suggest::nearest(&stem(typed), stems.iter().map(String::as_str))?;
+    let (typed_stem, all) = (stem(typed), || stems.iter().map(String::as_str));
+    let near = suggest::nearest(&typed_stem, all()).or_else(|| suggest::longer(&typed_stem, all()))?;
     names.iter().find(|name| *name != typed && stem(name) == near).map(|name| path.with_file_name(name))
 }

@@ -85,7 +85,8 @@ pub fn parse(arguments: &[OsString]) -> Result<Parsed, Exit> {
         let known = unknown::option(&e, &words)
             .or_else(|| unknown::option_of_no_cluster(&e, &words))
             .or_else(|| unknown::lacking(&e, &words))
-            .or_else(|| unknown::several_filters(&e, &words));
+            .or_else(|| unknown::several_filters(&e, &words))
+            .or_else(|| unknown::exclusive(&e));
         if let Some((message, hint)) = known {
             return Exit::refused(message, Some(&hint));
         }

@@ -249,6 +249,26 @@ pub(super) fn lacking(error: &clap::Error, arguments: &[String]) -> Option<(Stri
     Some((message, format!("as in `runner {command} {example}`")))
 }
 
+/// Error and hint for options that exclude each other, and for one that is given twice.
+pub(super) fn exclusive(error: &clap::Error) -> Option<(String, String)> {
+    let name = |shown: &str| format!("`{}`", shown.split([' ', '=']).next().unwrap_or_default());
+    let Some(ContextValue::String(option)) = error.get(ContextKind::InvalidArg) else { return None };
+    let others = match error.get(ContextKind::PriorArg) {
+        Some(ContextValue::String(other)) => vec![name(other)],
+        Some(ContextValue::Strings(others)) => others.iter().map(|other| name(other)).collect(),
+        _ => return None,
+    };
+    if error.kind() != ErrorKind::ArgumentConflict {
+        return None;
+    }
+    let option = name(option);
+    if others == [option.as_str()] {
+        return Some((format!("{option} is given twice"), "give it once".to_owned()));
+    }
+    let hint = "leave one of them out; `--help` says what each is for".to_owned();
+    Some((format!("{option} does not go with {}", others.join(" and ")), hint))
+}
+
 /// Error and hint for several `--where`.
 pub(super) fn several_filters(error: &clap::Error, arguments: &[String]) -> Option<(String, String)> {
     let Some(ContextValue::String(option)) = error.get(ContextKind::InvalidArg) else { return None };

@@ -141,6 +141,9 @@ fn losses_apart_are_ranked_by_a_metric_that_they_share() {
             kinds == ["(huber)", "(mse)", "(mse)"] || kinds == ["(mse)", "(mse)", "(huber)"],
             "{kinds:?} {listed}"
         );
+        // What the list is sorted by has a column, unless it is the best value.
+        let has_column = listed.lines().next().is_some_and(|titles| titles.contains(sort));
+        assert_eq!(has_column, ["best", "epoch_train_loss"].contains(&sort), "{listed}");
     }
     // Other rows are another task, whatever the metric.
     add(&place, &["name=d", "data.synthetic_regression.validation_rows=32"]);

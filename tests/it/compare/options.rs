@@ -100,7 +100,10 @@ fn exports_are_ordered_and_counted() {
     assert!(unknown.starts_with("error: no run has a column `bogus`\n"), "{unknown}");
     let unknown = error(&["--export", "csv", "--metric", "bogus"]);
     assert!(unknown.starts_with("error: no run has the metric `bogus`\n"), "{unknown}");
-    assert!(error(&["--pivot", "lr,width", "--sort", "lr"]).contains("cannot be used with"));
+    assert!(
+        error(&["--pivot", "lr,width", "--sort", "lr"])
+            .contains("error: `--pivot` does not go with `--sort`\n")
+    );
 }
 
 /// The rank, the value and the difference of what is measured are all of means. Medians rank these two the other way.

@@ -320,11 +320,8 @@ fn what_makes_no_ensemble_is_refused() {
       = hint: give rows that have the target, or train with `data.split.seed=0`, which is one split for all seeds
     ");
     insta::assert_snapshot!(refused(&["evaluate", &sweep.folder, "new.csv", "--ensemble", "--importance"]), @r"
-    error: the argument '--ensemble' cannot be used with '--importance'
-
-    Usage: runner evaluate --ensemble <RUN> <DATA>
-
-    For more information, try '--help'.
+    error: `--ensemble` does not go with `--importance`
+      = hint: leave one of them out; `--help` says what each is for
     ");
     let warned = sweep.call(&["evaluate", "train.csv", "--ensemble"]).ended_by(0).stderr;
     assert!(

@@ -203,7 +203,8 @@ fn a_trial_whose_folder_is_gone_begins_again() {
 #[test]
 fn a_folder_that_goes_while_the_sweep_runs_begins_again() {
     let place = Sandbox::new(SPEC);
-    let arguments = [&GRID[..], &[STOP]].concat();
+    // Epochs that are long enough for the folder to go within one.
+    let arguments = [&GRID[..2], &["data.synthetic_regression.train_rows=30000", STOP]].concat();
     let whole = place.run(&arguments).ended_by(0).0;
     let (mut command, runs) = place.prepared(&arguments);
     let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();

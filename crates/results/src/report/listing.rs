@@ -239,21 +239,9 @@ pub fn list(request: &ListRequest<'_>, width: usize) -> Result<String, ReportErr
         return Ok(format!("none of {} has `{text}`\n", units::counted(count as u64, "run")));
     }
     entries.sort_by(|a, b| a.started().cmp(b.started()));
-    if let Some((direction, key)) = sort.map(|(direction, _)| direction).zip(key.transpose()?) {
-        let text = |entry: usize| key.value(entries[entry].best()).unwrap_or_default();
-        let number = |entry: usize| text(entry).parse().unwrap_or(f64::INFINITY);
-        let order = direction.order(entries.len(), number, text);
-        let mut unsorted: Vec<_> = entries.into_iter().map(Some).collect();
-        entries = order.into_iter().filter_map(|entry| unsorted[entry].take()).collect();
-        // Values of different metrics have no order, nor have losses of different kinds.
-        let of = best_of(&entries);
-        let group = |entry: &Entry| match key.name() {
-            BEST | "best_value" => of(entry),
-            name if name.ends_with("loss") => entry.losses.join(", "),
-            _ => String::new(),
-        };
-        let groups = grouped(entries.into_iter().map(|entry| (group(&entry), entry)));
-        entries = groups.into_iter().flat_map(|(_, entries)| entries).collect();
+    let sorted_by = sort.map(|(direction, _)| direction).zip(key.transpose()?);
+    if let Some((direction, key)) = &sorted_by {
+        entries = sorted(entries, *direction, key);
     }
     if request.json {
         let object = |entry: &Entry| {
@@ -273,7 +261,24 @@ pub fn list(request: &ListRequest<'_>, width: usize) -> Result<String, ReportErr
         let array = serde_json::Value::Array(entries.iter().map(object).collect());
         return Ok(format!("{array:#}\n"));
     }
-    Ok(table::table(&entries, width))
+    Ok(table::table(&entries, sorted_by.as_ref().map(|(_, key)| key), width))
+}
+
+fn sorted(entries: Vec<Entry>, direction: Direction, key: &Key) -> Vec<Entry> {
+    let text = |entry: usize| key.value(entries[entry].best()).unwrap_or_default();
+    let number = |entry: usize| text(entry).parse().unwrap_or(f64::INFINITY);
+    let order = direction.order(entries.len(), number, text);
+    let mut unsorted: Vec<_> = entries.into_iter().map(Some).collect();
+    let entries: Vec<Entry> = order.into_iter().filter_map(|entry| unsorted[entry].take()).collect();
+    // Values of different metrics have no order, nor have losses of different kinds.
+    let of = best_of(&entries);
+    let group = |entry: &Entry| match key.name() {
+        BEST | "best_value" => of(entry),
+        name if name.ends_with("loss") => entry.losses.join(", "),
+        _ => String::new(),
+    };
+    let groups = grouped(entries.into_iter().map(|entry| (group(&entry), entry)));
+    groups.into_iter().flat_map(|(_, entries)| entries).collect()
 }
 
 /// What the best value of each of these is of; a loss with its kind, if there are several: their values are not comparable.

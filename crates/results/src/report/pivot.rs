@@ -20,13 +20,16 @@ impl Comparison {
     pub fn pivot(&self, question: &Question, width: u16) -> Result<String, ReportError> {
         let mut sections: Vec<String> =
             self.judged_apart(question).map(|words| format!("{words}\n")).into_iter().collect();
-        for ranking in self.pivoted(question)? {
+        let rankings = self.pivoted(question)?;
+        for ranking in &rankings {
             let table = grid::table(&ranking.pivot(), 1, width);
-            let caveats = self.caveats_of(&ranking).into_iter().map(|words| format!("  {words}\n"));
+            let caveats = self.caveats_of(ranking).into_iter().map(|words| format!("  {words}\n"));
             let caveats: String = caveats.collect();
-            sections.push(format!("{}{caveats}\n{table}\n", self.verdict(&ranking, &[], width)));
+            sections.push(format!("{}{caveats}\n{table}\n", self.verdict(ranking, &[], width)));
         }
-        Ok(sections.join("\n"))
+        let is_measured = rankings.iter().any(|ranking| !ranking.metric.is_learned);
+        let virtual_times = self.virtual_times().filter(|_| is_measured);
+        Ok(sections.join("\n") + &virtual_times.map(|words| format!("  {words}\n")).unwrap_or_default())
     }
 
     /// The rankings of a question with two keys.

@@ -8,6 +8,7 @@ use crate::{
     report::{
         grid::{self, Column, Columns},
         grouping::{distinct, grouped},
+        key::{BEST, Key},
     },
     units,
 };
@@ -37,8 +38,13 @@ const NARROWER: [Without; 8] = [
     Without::Times,
 ];
 
+/// What has a column of its own anyway.
+const SHOWN: [&str; 7] = ["started", "run", "name", "status", BEST, "best_value", "tag"];
+
 /// A line for each, for `width` columns. Below it stands what it goes without; beyond that the terminal wraps it.
-pub(super) fn table(entries: &[Entry], width: usize) -> String {
+pub(super) fn table(entries: &[Entry], sorted_by: Option<&Key>, width: usize) -> String {
+    let sorted_by = sorted_by.filter(|key| !SHOWN.contains(&key.name()));
+    let columns_without = |entries: &[Entry], without| columns_without(entries, sorted_by, without);
     let mut drawn = NARROWER.iter().map(|without| columns_without(entries, *without));
     let fits = |(columns, _): &(Vec<Column>, _)| grid::width(columns) <= width;
     let narrowest = || columns_without(entries, Without::Times);
@@ -58,8 +64,12 @@ pub(super) fn table(entries: &[Entry], width: usize) -> String {
     if below.is_empty() { table } else { format!("{table}\n{below}") }
 }
 
-/// The columns, and sentences on what is left out.
-fn columns_without(entries: &[Entry], without: Without) -> (Vec<Column>, Vec<String>) {
+/// The columns, with that of a key by which they are sorted, and sentences on what is left out.
+fn columns_without(
+    entries: &[Entry],
+    sorted_by: Option<&Key>,
+    without: Without,
+) -> (Vec<Column>, Vec<String>) {
     let of = best_of(entries);
     let metrics = distinct(entries.iter().map(&of).filter(|metric| !metric.is_empty()));
     let common = metrics.first().filter(|metric| metrics.len() == 1 && *metric != SEVERAL);
@@ -95,6 +105,15 @@ fn columns_without(entries: &[Entry], without: Without) -> (Vec<Column>, Vec<Str
         (Some(value), Some([finished, all])) => format!("{value} ({finished} of {all} folds)"),
         (value, _) => value.unwrap_or_default(),
     });
+    let number = |text: &str| text.parse().ok();
+    let value_of = |key: &Key, entry: &Entry| key.value(entry.best()).unwrap_or_default().to_owned();
+    let is_best = |key: &Key| entries.iter().all(|entry| number(&value_of(key, entry)) == entry.value());
+    if let Some(key) = sorted_by.filter(|key| !is_best(key)) {
+        columns.numbers(key.name(), |entry| {
+            let value = value_of(key, entry);
+            number(&value).map_or(value, units::number)
+        });
+    }
     if common.is_none() {
         columns.words("of", &of);
     }
