@@ -25,6 +25,9 @@ const SHORT_S: f64 = 1.0;
 /// A part of the time from which on it is named.
 const MUCH: f64 = 0.1;
 
+/// Of more trials than these it hardly matters which ends last.
+const MOST_IN_TURN: f64 = 5000.0;
+
 /// Bytes of a row of `sweep.csv`.
 const SWEEP_ROW: u64 = 330;
 
@@ -106,6 +109,39 @@ fn side_by_side(groups: &[Group<'_>], Conditions { jobs, machine, .. }: &Conditi
     (machine.cores as f64 / threads.max(1) as f64).clamp(1.0, *jobs.max(&1) as f64)
 }
 
+/// Seconds until all trials have ended, those that share devices apart from those that keep a GPU: each begins when the first of the
+/// others ends.
+fn rounds(
+    groups: &[Group<'_>],
+    times: &[(f64, TrialTime)],
+    side_by_side: f64,
+    conditions: &Conditions<'_>,
+) -> f64 {
+    let of = |alone: bool| {
+        let own = || {
+            groups.iter().zip(times).filter(move |(own, _)| is_alone(own.trial, conditions.share) == alone)
+        };
+        let at_a_time = own()
+            .map(|(own, _)| at_a_time(own.trial, side_by_side, conditions))
+            .fold(f64::INFINITY, f64::min);
+        let (count, sum_s) =
+            own().fold((0.0, 0.0), |(count, sum), (_, (n, time))| (count + n, sum + n * time.seconds));
+        if count > MOST_IN_TURN || !at_a_time.is_finite() {
+            return if count > 0.0 { sum_s / at_a_time } else { 0.0 };
+        }
+        let mut places: Vec<f64> = vec![0.0; at_a_time as usize];
+        for (_, (n, time)) in own() {
+            for _ in 0..*n as usize {
+                let next = places.iter_mut().min_by(|a, b| a.total_cmp(b));
+                next.into_iter().for_each(|place| *place += time.seconds);
+            }
+        }
+        // A share of the cores counts as a part of a place.
+        places.into_iter().fold(0.0, f64::max).max(sum_s / at_a_time)
+    };
+    of(false) + of(true)
+}
+
 /// How many trials like this one make progress at a time, of those that `--jobs` has `side_by_side`.
 fn at_a_time(trial: &Trial, side_by_side: f64, Conditions { machine, share, .. }: &Conditions<'_>) -> f64 {
     match is_alone(trial, *share) {
@@ -132,10 +168,7 @@ fn time(
     let known: usize = groups.iter().map(|group| group.count).sum();
     let all = (known + undrawn) as f64;
     let side_by_side = side_by_side(groups, conditions);
-    let each_s = times.iter().zip(groups).map(|((count, time), group)| {
-        count * time.seconds / at_a_time(group.trial, side_by_side, conditions)
-    });
-    let all_s = each_s.sum::<f64>() * all / known as f64;
+    let all_s = rounds(groups, &times, side_by_side, conditions) * all / known as f64;
     let seconds = || times.iter().map(|(_, time)| time.seconds);
     let (shortest, longest) = (seconds().fold(f64::INFINITY, f64::min), seconds().fold(0.0, f64::max));
     let first_s =

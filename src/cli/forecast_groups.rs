@@ -179,6 +179,8 @@ impl Group<'_> {
         let (count, waits_s) = waits.unwrap_or_default();
         let loop_s = part * whole_s + waits_s;
         let cut = (most_s / loop_s).min(1.0);
+        // A run that its time ends validates once more.
+        let last_s = if part * cut < 1.0 && trial.validations() > 0 { pass_s } else { 0.0 };
         let (part, waits_s) = (part * cut, waits_s * cut);
         let counted = |count: u64, unit| units::counted((count as f64 * part).ceil() as u64, unit);
         let at_least = if trial.steps == u64::MAX { "at least " } else { "" };
@@ -198,7 +200,7 @@ impl Group<'_> {
             });
         }
         let files_s = if is_sweep { FILES_OF_TRIAL_S } else { FILES_S };
-        Some(TrialTime { seconds: own.loading_s + files_s + loop_s * cut, part, words })
+        Some(TrialTime { seconds: own.loading_s + files_s + loop_s * cut + last_s, part, words })
     }
 
     pub fn may_end_early(&self) -> bool {

@@ -20,8 +20,11 @@ const GIVEN: [&str; 3] = ["f32_flops_per_s", "memory_bytes_per_s", "h2d_bytes_pe
 const MOST: Range<u32> = 1..1025;
 
 /// Plausible costs, and plausible rates: others are in another unit.
-const SECONDS: Range<f64> = 0.0..1e3;
-const PER_SECOND: Range<f64> = 1e3..1e21;
+const SECONDS: Range<f64> = 0.0..0.1;
+const PER_SECOND: Range<f64> = 1e6..1e21;
+
+const COST: &str = "seconds below 0.1, such as 3.6e-6";
+const RATE: &str = "a rate per second, such as 50e9";
 
 const SETS: [&str; 3] = ["avx512", "avx2", "portable"];
 const UNITS: [&str; 2] = ["amx_bf16", "avx512_bf16"];
@@ -144,10 +147,11 @@ impl Text<'_> {
                 key if key.starts_with("f32_flops") => {
                     self.within(value, 1e9..1e21, "FLOP/s, such as 46.8e12").map(drop)?;
                 }
-                key if key.ends_with("_per_s") => {
-                    self.within(value, PER_SECOND, "a rate per second").map(drop)?
+                "memory_bytes_per_s" | "cache_bytes_per_s" => {
+                    self.within(value, 1e9..1e21, "bytes per second, such as 3e12").map(drop)?;
                 }
-                key if key.ends_with("_s") => self.within(value, SECONDS, "seconds").map(drop)?,
+                key if key.ends_with("_per_s") => self.within(value, PER_SECOND, RATE).map(drop)?,
+                key if key.ends_with("_s") => self.within(value, SECONDS, COST).map(drop)?,
                 _ => self.within(value, 0.0..2.0, "a share, such as 0.9").map(drop)?,
             }
             // Bytes of a cache are a whole number.
@@ -254,7 +258,7 @@ fn gpus(
     .limits(true);
     let gpu = |place: u32| Gpu {
         is_virtual: false,
-        model: facts.model.clone(),
+        model: host::escape_line(&facts.model).into_owned(),
         uuid: None,
         memory_free: memory,
         reaches: (0..count).filter(|other| *other != place).collect(),
@@ -271,8 +275,8 @@ fn gpus(
         None => Vec::new(),
         Some(link) => {
             let [latency_s, bytes_per_s] = [
-                text.within(&link.latency_s, SECONDS, "seconds")?,
-                text.within(&link.bytes_per_s, PER_SECOND, "bytes per second")?,
+                text.within(&link.latency_s, SECONDS, COST)?,
+                text.within(&link.bytes_per_s, PER_SECOND, RATE)?,
             ];
             (2..=count).map(|gpus| AllReduceRates::of_ring(gpus, Link { latency_s, bytes_per_s })).collect()
         }

@@ -10,12 +10,12 @@ const SPEC: &str = "[devices]\nnum_gpus = 1\nengine = \"launch\"\n\
 
 /// Two GPUs on which nothing but launches, blocks and messages takes time: a launch 1 ms, a block 5 ms.
 const MACHINE: &str = "[cpu]\ncores = 3\nmemory_bytes = 8e9\ninstruction_set = \"avx2\"\n\
-    rates = { instruction_s = 1.0, flops_per_s = 1e18, elementwise_per_s = 1e18, cache_bytes_per_s = 1e18, block_s = 0.0 }\n\
+    rates = { instruction_s = 1e-2, flops_per_s = 1e18, elementwise_per_s = 1e18, cache_bytes_per_s = 1e18, block_s = 0.0 }\n\
     [gpu]\nmodel = \"Some GPU\"\ncount = 2\nmemory_bytes = 1e9\ncompute_capability = \"8.0\"\nmultiprocessors = 100\n\
     clock_hz = 1e9\nshared_bytes = 160000\n\
     [gpu.rates]\nf32_flops_per_s = 1e18\nmemory_bytes_per_s = 1e18\ncache_bytes_per_s = 1e18\nh2d_bytes_per_s = 1e18\n\
     elementwise_per_s = 1e18\nlaunch_s = 1e-3\nnode_s = 1e-3\nblock_s = 5e-3\nh2d_latency_s = 0.0\nd2h_latency_s = 0.0\nsync_s = 0.0\n\
-    [gpu.link]\nlatency_s = 0.5\nbytes_per_s = 1e18\n";
+    [gpu.link]\nlatency_s = 0.05\nbytes_per_s = 1e18\n";
 
 fn with_machine(spec: &str, machine: &str) -> Sandbox {
     let place = Sandbox::new(spec);
@@ -32,22 +32,22 @@ fn forecasts(place: &Sandbox, arguments: &[&str]) -> String {
 
 /// A step launches seven instructions and its end: 8 ms, and 0.04 ms of latency that engines have beyond their launches. The host hands
 /// three blocks over for 16 steps, that is 0.94 ms a step; four where it reads each epoch's sum, and one more for the first step; 16 where it
-/// reads each loss. Two GPUs launch one instruction less for the sum, and exchange two messages of 0.5 s.
+/// reads each loss. Two GPUs launch one instruction less for the sum, and exchange two messages of 0.05 s.
 #[test]
 fn settings_cost_what_the_rates_of_the_machine_say() {
     let place = with_machine(SPEC, MACHINE);
     insta::assert_snapshot!(forecasts(&place, &[]), @r#"
 
     forecasts by the rates in machine.toml; nothing ran there
-      setting                   engine   a step   rows/s      ratio     run  a step is bound by
-      as it is                  launch  8.98 ms     7129      1.00x  447 ms  launch latency
-      devices.num_gpus=2        launch   1.01 s    63.33  0.008883x  16.5 s  all-reduce
-      logging.policy=off        launch  8.98 ms     7129      1.00x  447 ms  launch latency
-      logging.policy=per_epoch  launch  9.60 ms     6665      0.93x  457 ms  launch latency
-      logging.policy=immediate  launch  13.0 ms     4908      0.69x  512 ms  launch latency
-      data.placement=streamed   launch  9.60 ms     6665      0.93x  457 ms  launch latency
-      data.batch_size=128       launch  9.92 ms  12.91 k      1.81x  382 ms  launch latency
-      data.batch_size=256       launch  10.5 ms  24.29 k      3.41x  345 ms  launch latency
+      setting                   engine   a step   rows/s     ratio     run  a step is bound by
+      as it is                  launch  8.98 ms     7129     1.00x  447 ms  launch latency
+      devices.num_gpus=2        launch   111 ms    578.6  0.08117x  2.07 s  all-reduce
+      logging.policy=off        launch  8.98 ms     7129     1.00x  447 ms  launch latency
+      logging.policy=per_epoch  launch  9.60 ms     6665     0.93x  457 ms  launch latency
+      logging.policy=immediate  launch  13.0 ms     4908     0.69x  512 ms  launch latency
+      data.placement=streamed   launch  9.60 ms     6665     0.93x  457 ms  launch latency
+      data.batch_size=128       launch  9.92 ms  12.91 k     1.81x  382 ms  launch latency
+      data.batch_size=256       launch  10.5 ms  24.29 k     3.41x  345 ms  launch latency
       `devices.num_gpus=0`: the engine `launch` runs on a GPU, and this run uses the CPU
       run: starting the GPU (300 ms), loading, steps, validations and some ms for the folder; data are read and kernels compiled before
       `data.batch_size` changes the training: expect other losses
@@ -55,10 +55,10 @@ fn settings_cost_what_the_rates_of_the_machine_say() {
     insta::assert_snapshot!(forecasts(&place, &["devices.num_gpus=0,1,2", "devices.engine=auto", "optimizer.sgd.lr=0.1,0.2"]), @r#"
 
     forecasts by the rates in machine.toml; nothing ran there
-      trial            num_gpus  lr   engine      a step   rows/s  ratio         run  a step is bound by
-      0 and 1 like it  0         0.1  serial      7.00 s    9.143  1.00x  1 min 52 s  call overhead
-      2 and 1 like it  1         0.1  persistent  943 µs  67.90 k  7427x     16.6 ms  launch latency
-      4 and 1 like it  2         0.1  graph       1.01 s    63.33  6.93x      16.2 s  all-reduce
+      trial            num_gpus  lr   engine       a step   rows/s   ratio      run  a step is bound by
+      0 and 1 like it  0         0.1  serial      70.0 ms    914.3   1.00x   1.12 s  call overhead
+      2 and 1 like it  1         0.1  persistent   943 µs  67.90 k  74.27x  16.6 ms  launch latency
+      4 and 1 like it  2         0.1  graph        111 ms    578.6   0.63x   1.77 s  all-reduce
       run: without starting the GPU once (300 ms): loading, steps, validations and some ms for the folder; data are read and kernels compiled before
       engine: a kernel is compiled where that saves a run 0.5 s
     "#);
@@ -84,7 +84,7 @@ fn a_machine_without_gpus_computes_on_its_cores() {
         .split("[gpu]")
         .next()
         .unwrap_or_default()
-        .replace("instruction_s = 1.0", "instruction_s = 0.0");
+        .replace("instruction_s = 1e-2", "instruction_s = 0.0");
     let place = with_machine(&SPEC.replace("num_gpus = 1\nengine = \"launch\"\n", ""), &cpu);
     // Two products of 256 FLOP at 1 MFLOP/s, by three threads that share all of it, and five barriers of 1 us.
     std::fs::write(
@@ -120,10 +120,11 @@ fn what_is_wrong_with_a_description_is_shown_in_it() {
     let all = [
         with("node_s = 1e-3", "nods_s = 1e-3"),
         with("node_s = 1e-3", "node_s = -1.0"),
+        with("launch_s = 1e-3", "launch_s = 3.6"),
         with("f32_flops_per_s = 1e18", "f32_flops_per_s = 82.6"),
         with("memory_bytes = 1e9", "memory_bytes = 24"),
         with("f32_flops_per_s = 1e18\n", ""),
-        with("[gpu.link]\nlatency_s = 0.5\nbytes_per_s = 1e18\n", ""),
+        with("[gpu.link]\nlatency_s = 0.05\nbytes_per_s = 1e18\n", ""),
         with("count = 2", "count = 0"),
         with("\"8.0\"", "\"8\""),
         with("\"8.0\"", "\"-1.5\""),
@@ -142,11 +143,17 @@ fn what_is_wrong_with_a_description_is_shown_in_it() {
        |
        = hint: did you mean `node_s`?
 
-    error: expected seconds, found -1
+    error: expected seconds below 0.1, such as 3.6e-6, found -1
       --> machine.toml:21:10
        |
     21 | node_s = -1.0
        |          ^
+
+    error: expected seconds below 0.1, such as 3.6e-6, found 3.6
+      --> machine.toml:20:12
+       |
+    20 | launch_s = 3.6
+       |            ^
 
     error: expected FLOP/s, such as 46.8e12, found 82.6
       --> machine.toml:15:19
@@ -278,7 +285,7 @@ fn the_last_batch_counts_its_rows_and_a_validation_its_own_work() {
     let limited = page(&["trainer.max_time='2s'", "trainer.max_epochs=1000000", "checkpoint.every_steps=1"]);
     assert_eq!(
         limited,
-        "  time       at most roughly 6.3 s by given rates: 4 steps of 301 ms, 2 validations of 503 ms"
+        "  time       at most roughly 6.8 s by given rates: 4 steps of 301 ms, 2 validations of 503 ms"
     );
 }
 
@@ -314,6 +321,16 @@ fn threads_and_jobs_are_those_of_the_machine() {
     // As many as there are cores, which share two GPUs.
     let ended = check(&["optimizer.sgd.lr=0.1,0.2,0.3,0.4", "--jobs", "auto"]);
     assert!(ended.stdout.contains("  `--jobs auto` runs 3 trials at a time: up to "), "{}", ended.stdout);
+}
+
+/// Five trials at three places take as long as two.
+#[test]
+fn trials_end_in_rounds() {
+    let place = with_machine(SPEC, MACHINE);
+    let arguments = ["devices.num_gpus=0", "devices.engine=serial", "seed=0..5", "--jobs", "3"];
+    let ended = place.runner(&[&["check", "spec.toml", "--on", "machine.toml"][..], &arguments].concat());
+    let time = "  time       roughly 2.2 s by given rates: 5 trials of 1.12 s, 3 at a time\n";
+    assert!(ended.stdout.contains(time), "{}", ended.stdout);
 }
 
 /// Trials with `graph` have a GPU each, whatever `--jobs` says: 16 take eight turns of 129 s. Those of one block share them.

@@ -15,7 +15,7 @@ use super::{
     trial::Trial,
 };
 use crate::{
-    program::{MemoryPlan, Program},
+    program::{MemoryPlan, Program, Programs},
     spec::Policy,
 };
 
@@ -26,7 +26,7 @@ const GPU_START_S: f64 = 0.3;
 /// Seconds of the parts of a run.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ExpectedTime {
-    /// A step of an epoch in the mean, with its share of what the host does for it: launching blocks of steps, reading losses,
+    /// A step in the mean over all of them, with its share of what the host does for it: launching blocks of steps, reading losses,
     /// comparing and saving parameters.
     pub step_s: f64,
     /// A pass over the validation rows.
@@ -52,10 +52,10 @@ impl ExpectedTime {
             Some(gpu) => Copies::new(trial, &gpu.speed?),
             None => Copies::default(),
         };
+        let own = mean_step(trial, machine)?;
         let length = RunLength::new(&trial.spec, trial.facts, trial.programs.train.batch);
         let blocks = Stops::new(trial, &length).blocks;
         let blocks_s = blocks as f64 * rates.block_s / trial.steps.max(1) as f64;
-        let own = mean_step(trial, machine)?;
         let device_s = own.total_s() + copies.sums_s;
         // Rows are copied while steps compute.
         let step_s = device_s.max(own.upload_s) + blocks_s + copies.between_steps_s;
@@ -63,16 +63,15 @@ impl ExpectedTime {
         let bound = match () {
             () if is_handed_over && trial.spec.logging.policy == Policy::Immediate => Bottleneck::Log,
             () if is_handed_over => Bottleneck::Overhead,
+            () if copies.between_steps_s > step_s / 2.0 => Bottleneck::Checkpoint,
             () if own.upload_s > device_s => Bottleneck::Transfer,
-            () if copies.sums_s.max(own.all_reduce_s) > device_s / 2.0 => Bottleneck::AllReduce,
-            () if own.file_s > device_s / 2.0 => Bottleneck::File,
-            () if trial.engine == Engine::Compiled && own.latency_s > device_s / 2.0 => Bottleneck::Latency,
-            () if own.latency_s > own.work_s => Bottleneck::Overhead,
-            () if own.memory_s > own.arithmetic_s => Bottleneck::Memory,
-            () => Bottleneck::Arithmetic,
+            () => largest(trial.engine, &own, copies.sums_s),
         };
-        let validation_s = match validation_s(trial, machine) {
-            Some(pass_s) => pass_s? + rates.block_s + copies.validations_s / length.validations.max(1) as f64,
+        let validation_s = match &trial.programs.validate {
+            Some(_) => {
+                let passes = length.validations.max(1) as f64;
+                validation_s(trial, machine)? + rates.block_s + copies.validations_s / passes
+            }
             None => 0.0,
         };
         let start_s = if gpu.is_some() { GPU_START_S } else { 0.0 };
@@ -82,22 +81,39 @@ impl ExpectedTime {
     }
 }
 
-/// The mean over the steps of an epoch, whose last may have fewer rows.
+/// The largest part of a step's work.
+fn largest(engine: Engine, own: &EngineSeconds, sums_s: f64) -> Bottleneck {
+    let latency = if engine == Engine::Compiled { Bottleneck::Latency } else { Bottleneck::Overhead };
+    // What low precision takes besides belongs to both.
+    let work = own.work_s / (own.arithmetic_s + own.memory_s).max(f64::MIN_POSITIVE);
+    let parts = [
+        (latency, own.latency_s),
+        (Bottleneck::Memory, own.memory_s * work),
+        (Bottleneck::Arithmetic, own.arithmetic_s * work),
+        (Bottleneck::AllReduce, sums_s.max(own.all_reduce_s)),
+        (Bottleneck::File, own.file_s),
+    ];
+    parts.into_iter().max_by(|a, b| a.1.total_cmp(&b.1)).map_or(latency, |(part, _)| part)
+}
+
+/// The mean over all steps; the last one of an epoch may have fewer rows.
 fn mean_step(trial: &Trial, machine: &Machine) -> Option<EngineSeconds> {
     let full = engine_choice::step(trial, machine, false)?;
     let last = engine_choice::step(trial, machine, true)?;
-    Some(full.mean(&last, 1.0 / trial.steps_per_epoch.max(1) as f64))
+    let epochs = trial.steps / trial.steps_per_epoch.max(1);
+    Some(full.mean(&last, epochs as f64 / trial.steps.max(1) as f64))
 }
 
-/// Seconds of a pass over the validation rows, `Some(None)` if unknown; `None` without validations.
-fn validation_s(trial: &Trial, machine: &Machine) -> Option<Option<f64>> {
-    let pass = trial.programs.validate.as_ref()?;
-    let rows = trial.facts.validation_rows;
-    let batch = pass.batch.max(1);
-    let chunks = (rows / batch) as f64;
-    let last = trial.programs.validate_last.as_ref().or((!rows.is_multiple_of(batch)).then_some(pass));
-    let of = |program: &Program| program_s(trial, program, machine);
-    Some(of(pass).and_then(|full_s| Some(chunks * full_s + last.map_or(Some(0.0), of)?)))
+/// Seconds of a pass over the validation rows: those of the device with the most of them.
+fn validation_s(trial: &Trial, machine: &Machine) -> Option<f64> {
+    let of = |ranks: &Programs| -> Option<f64> {
+        let Some(pass) = &ranks.validate else { return Some(0.0) };
+        let (rows, batch) = (trial.facts.validation_rows, pass.batch.max(1));
+        let last = ranks.validate_last.as_ref().or((!rows.is_multiple_of(batch)).then_some(pass));
+        let last_s = last.map_or(Some(0.0), |last| program_s(trial, last, machine))?;
+        Some((rows / batch) as f64 * program_s(trial, pass, machine)? + last_s)
+    };
+    trial.ranks().map(of).try_fold(0.0, |most: f64, pass_s| Some(most.max(pass_s?)))
 }
 
 /// Seconds of a program of validation, by the engine that runs it.
