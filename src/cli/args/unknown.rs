@@ -251,7 +251,10 @@ pub(super) fn lacking(error: &clap::Error, arguments: &[String]) -> Option<(Stri
 
 /// Error and hint for options that exclude each other, and for one that is given twice.
 pub(super) fn exclusive(error: &clap::Error) -> Option<(String, String)> {
-    let name = |shown: &str| format!("`{}`", shown.split([' ', '=']).next().unwrap_or_default());
+    let name = |shown: &str| {
+        let name = shown.split([' ', '=']).next().unwrap_or_default();
+        format!("`{}`", name.trim_matches(['[', ']', '<', '>', '.']))
+    };
     let Some(ContextValue::String(option)) = error.get(ContextKind::InvalidArg) else { return None };
     let others = match error.get(ContextKind::PriorArg) {
         Some(ContextValue::String(other)) => vec![name(other)],

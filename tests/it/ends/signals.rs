@@ -84,7 +84,14 @@ fn a_signal_ends_the_reading_of_rows() {
     let (mut command, runs) = place.prepared(&[]);
     let git = SlowGit::new(&place, &mut command);
     let mut child = quiet(command);
-    wait_until(&mut child, || git.pid().is_some());
+    // Its own handler of SIGINT, which is signal 2, is there as well.
+    let status = format!("/proc/{}/status", child.id());
+    let handles = || {
+        let text = std::fs::read_to_string(&status).unwrap_or_default();
+        let mask = text.lines().find_map(|line| line.strip_prefix("SigCgt:")).unwrap_or_default();
+        u64::from_str_radix(mask.trim(), 16).is_ok_and(|mask| mask & 1 << (2 - 1) != 0)
+    };
+    wait_until(&mut child, || git.pid().is_some() && handles());
     send("-INT", &child);
     let ended = Ended::from_output(child.wait_with_output().unwrap());
     let words = "runner: ended by a signal before training began\n";
