@@ -123,7 +123,7 @@ fn program_s(trial: &Trial, program: &Program, machine: &Machine) -> Option<f64>
     let Some(Gpu { limits, speed, .. }) = trial.devices.used.first().and_then(|own| own.real_gpu(machine))
     else {
         let speed = machine.speed(precision);
-        return Some(bound(speed).by(trial.threads).device_s());
+        return Some(EngineSeconds::on_the_cpu(&bound(speed).by(trial.threads)).total_s());
     };
     let fits = 4 * MemoryPlan::new(&trial.programs).validate.elements as u64 <= limits.shared_bytes;
     let engine = engine_choice::validation_engine(trial.engine, fits, limits.cooperative);
