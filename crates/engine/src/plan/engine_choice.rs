@@ -4,8 +4,9 @@ use super::{
     all_reduce::AllReducePlan,
     devices::DeviceId,
     engine::{Engine, EngineReason},
+    engine_seconds::EngineSeconds,
     gpu_rates::GpuRates,
-    lower_bound::{LowerBound, TimeBreakdown},
+    lower_bound::LowerBound,
     machine::{Gpu, GpuLimits, Machine},
     trial::Trial,
 };
@@ -25,20 +26,6 @@ pub const COMPILE_S: f64 = 0.5;
 
 /// f32 operations of a multiprocessor per clock cycle.
 const FLOPS_PER_CLOCK: f64 = 256.0;
-
-/// What a small step takes in addition to its lower bound by measured rates, as a share of that, on an H200: `persistent` 1.1 to
-/// 1.6, `cooperative` 0 to 0.2, `graph` 1.7 to 1.9. Large steps are nearer to theirs.
-const OVER_BOUND: [f64; 3] = [1.4, 0.1, 1.8];
-const MOST_OVER_S: f64 = 40e-6;
-
-/// The same on a CPU, where small products do not reach the rate of large ones, and its most in seconds: two cores of an EPYC (Zen 4,
-/// AVX-512, 2026-11-28) took 6.6 us in place of 3.5 for 64-32-10, 37.7 in place of 21.6 for 64-128-10, and 996 in place of 987 for
-/// 784-256-10.
-const OVER_BOUND_ON_CPU: [f64; 2] = [0.9, 17e-6];
-
-/// What large steps in tf32 and bf16 take besides, as a share of their bound: the library's products reach 80 to 90 % of the rate of the
-/// largest ones, and other kernels half that of the memory (H200, batches of 1,024 and 8,192 rows, 2026-11-26).
-const OVER_LOW_PRECISION: f64 = 0.4;
 
 /// What a run does in all.
 #[derive(Clone, Copy)]
@@ -175,74 +162,7 @@ pub(super) fn step(trial: &Trial, machine: &Machine, last: bool) -> Option<Engin
     let full = bound.by(1);
     let work_s = if trial.is_one_block { 0.0 } else { full.arithmetic_s + full.memory_s };
     let latency_s = (compiled_step_s(trial, machine)? - work_s).max(0.0);
-    Some(EngineSeconds { work_s, latency_s, ..EngineSeconds::without_latency(&full) })
-}
-
-/// Expected seconds of a step, by what they are spent on; rows are uploaded meanwhile.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct EngineSeconds {
-    /// Arithmetic and memory, with what low precision does not reach of their rates.
-    pub work_s: f64,
-    /// The parts of the work by the rates.
-    pub arithmetic_s: f64,
-    pub memory_s: f64,
-    /// Fixed costs of instructions, and what small steps take besides.
-    pub latency_s: f64,
-    pub all_reduce_s: f64,
-    /// Reading rows from their file, on the CPU.
-    pub file_s: f64,
-    pub upload_s: f64,
-}
-
-impl EngineSeconds {
-    /// The seconds of a GPU's engine whose bound has these parts.
-    pub fn new(engine: Engine, precision: Precision, rates: &GpuRates, parts: &TimeBreakdown) -> Self {
-        let over = match engine {
-            Engine::Persistent => OVER_BOUND[0],
-            Engine::Cooperative => OVER_BOUND[1],
-            _ => OVER_BOUND[2],
-        };
-        let bound = Self::without_latency(parts);
-        let is_low = engine.uses_library() && rates.product(precision) > rates.f32_flops_per_s;
-        let low_s = if is_low { OVER_LOW_PRECISION * bound.work_s } else { 0.0 };
-        let over_s = (over * (bound.work_s + bound.latency_s)).min(MOST_OVER_S + low_s);
-        let low_s = low_s.min(over_s);
-        Self { work_s: bound.work_s + low_s, latency_s: bound.latency_s + over_s - low_s, ..bound }
-    }
-
-    /// Those of one thread or a team.
-    pub fn on_the_cpu(parts: &TimeBreakdown) -> Self {
-        let bound = Self::without_latency(parts);
-        let [share, most_s] = OVER_BOUND_ON_CPU;
-        let bound_s = bound.work_s + bound.latency_s;
-        let longer = 1.0 + share.min(most_s / bound_s.max(f64::MIN_POSITIVE));
-        Self { work_s: longer * bound.work_s, latency_s: longer * bound.latency_s, ..bound }
-    }
-
-    fn without_latency(parts: &TimeBreakdown) -> Self {
-        let TimeBreakdown { arithmetic_s, memory_s, overhead_s, all_reduce_s, upload_s } = *parts;
-        let work_s = arithmetic_s + memory_s;
-        Self { work_s, arithmetic_s, memory_s, latency_s: overhead_s, all_reduce_s, file_s: 0.0, upload_s }
-    }
-
-    /// Without the upload.
-    pub fn total_s(&self) -> f64 {
-        self.work_s + self.latency_s + self.all_reduce_s + self.file_s
-    }
-
-    /// The mean of this step and `share` of another one.
-    pub fn mean(&self, other: &Self, share: f64) -> Self {
-        let mean = |of: fn(&Self) -> f64| of(self) * (1.0 - share) + of(other) * share;
-        Self {
-            work_s: mean(|own| own.work_s),
-            arithmetic_s: mean(|own| own.arithmetic_s),
-            memory_s: mean(|own| own.memory_s),
-            latency_s: mean(|own| own.latency_s),
-            all_reduce_s: mean(|own| own.all_reduce_s),
-            file_s: mean(|own| own.file_s),
-            upload_s: mean(|own| own.upload_s),
-        }
-    }
+    Some(EngineSeconds { work_s, latency_s, ..EngineSeconds::at_least(&full) })
 }
 
 /// The engine for several GPUs. `queued`: whether all-reduce is queued like a kernel.

@@ -11,6 +11,7 @@ mod dataset_info;
 mod devices;
 mod engine;
 mod engine_choice;
+mod engine_seconds;
 mod expected;
 mod footprint;
 mod gpu_rates;

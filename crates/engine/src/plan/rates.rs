@@ -160,7 +160,7 @@ impl AllReduceRates {
         }
     }
 
-    /// The link of which a ring would take as long.
+    /// The link of which a ring of at least two GPUs would take as long.
     pub fn link(&self) -> Link {
         let messages = f64::from(2 * self.gpus.saturating_sub(1));
         Link {
@@ -172,5 +172,23 @@ impl AllReduceRates {
     /// Seconds for a buffer of `bytes` bytes.
     pub(super) fn seconds(&self, bytes: u64) -> f64 {
         self.small_s + bytes as f64 / self.bytes_per_s
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Four GPUs exchange six messages of a quarter of the bytes each.
+    #[test]
+    fn a_ring_takes_its_messages() {
+        let link = Link { latency_s: 2e-6, bytes_per_s: 1e9 };
+        let ring = AllReduceRates::of_ring(4, link);
+        let expected_s = 6.0 * (2e-6 + 1000.0 / 1e9);
+        assert!((ring.seconds(4000) / expected_s - 1.0).abs() < 1e-12, "{ring:?}");
+        let found = ring.link();
+        assert!(
+            (found.latency_s / 2e-6 - 1.0).abs() < 1e-12 && (found.bytes_per_s / 1e9 - 1.0).abs() < 1e-12
+        );
     }
 }
