@@ -181,9 +181,10 @@ pub fn read(path: &Path) -> Result<Machine, Failure> {
 fn machine_of(path: &Path) -> Result<Machine, Problem> {
     let nowhere = Location::File { path: path.to_owned(), line: None, column: None, text: None };
     let text = host::read_text(path).map_err(|e| {
-        Problem::new(nowhere, format!("the description of the machine cannot be read: {}", host::reason(&e))).hint(
-            "`runner devices -o FILE` writes that of a machine; docs/measurement.md says how to write one",
-        )
+        Problem::new(nowhere, format!("the description of the machine cannot be read: {}", host::reason(&e)))
+            .hint(
+                "`runner devices -o FILE` writes that of a machine; docs/forecasts.md says how to write one",
+            )
     })?;
     let text = Text { path, text };
     let file: File = toml::from_str(&text.text)

@@ -233,7 +233,7 @@ fn what_is_wrong_with_a_description_is_shown_in_it() {
     insta::assert_snapshot!(ended.stderr, @r#"
     error: the description of the machine cannot be read: no such file or directory
     --> nowhere.toml
-     = hint: `runner devices -o FILE` writes that of a machine; docs/measurement.md says how to write one
+     = hint: `runner devices -o FILE` writes that of a machine; docs/forecasts.md says how to write one
     "#);
     for (arguments, message) in
         [(&["--advise"][..], "--advise"), (&["--virtual-gpus", "2"], "--virtual-gpus")]
@@ -289,7 +289,7 @@ fn the_last_batch_counts_its_rows_and_a_validation_its_own_work() {
     );
 }
 
-/// Of docs/measurement.md: 3.59 us were measured.
+/// Of docs/forecasts.md: 3.59 us were measured.
 #[test]
 fn a_small_net_takes_on_an_h200_about_what_was_measured() {
     let place = Sandbox::new("");

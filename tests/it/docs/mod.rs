@@ -53,6 +53,7 @@ pages! {
     data: "docs/data.md",
     devices: "docs/devices.md",
     exercises: "docs/exercises.md",
+    forecasts: "docs/forecasts.md",
     logging: "docs/logging.md",
     measurement: "docs/measurement.md",
     notebooks: "docs/notebooks.md",
