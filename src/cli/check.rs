@@ -75,6 +75,7 @@ pub fn check_read(all: &CheckOptions, loaded: &Loaded) -> Result<Exit, Exit> {
         }
         Loaded::Lab(experiment) => {
             let machine = machine(options.virtual_gpus, true);
+            options.too_many_threads(machine.cores, "this process's").iter().for_each(warn);
             let page = |prepared: &[Prepared<LabTrial>], _, (): &mut ()| {
                 let first = first_run(prepared).filter(|_| !options.quiet);
                 let first = first.map(|(_, planned)| describe_lab::describe(planned));

@@ -6,7 +6,7 @@ use crate::{
     plan::{Described, DeviceId, Engine, ExpectedTime, Machine, Movement, Trial, sum_of, transfers},
     program::StepSource,
     record::{self, cause, devices_in_words, text_table, too_busy},
-    run::{Rehearsal, Unmeasured},
+    run::{Rehearsal, Unmeasured, bf16_unit},
     spec::{Every, Monitor, Precision, Rule},
     train::LrScheduler,
     units,
@@ -40,8 +40,12 @@ pub fn describe(
     cost(&mut page, trial, (machine, measured));
     page.row("engine", record::engine(trial));
     page.more(compiled_step(trial, machine));
-    let computes_in_bf16 = trial.spec.devices.precision == Precision::Bf16 && !trial.engine.is_gpu();
-    if let Some(unit) = machine.bf16_unit.as_ref().filter(|_| computes_in_bf16) {
+    let on_cpu = trial.spec.devices.precision == Precision::Bf16 && !trial.engine.is_gpu();
+    let unit = match machine.described {
+        Some(_) => machine.bf16_unit.as_deref().filter(|_| on_cpu),
+        None => bf16_unit(trial),
+    };
+    if let Some(unit) = unit {
         let tiles = units::bytes(trial.programs.packed_bytes(true));
         page.row(
             "precision",
@@ -87,6 +91,9 @@ fn compiled_step(trial: &Trial, machine: &Machine) -> Option<String> {
             "a grid of {blocks} blocks of {threads} threads, with {shared} of shared memory each; {barriers} barriers of the \
              grid a step{rounds}"
         ));
+    }
+    if barriers == 0 && precision != Precision::F32 {
+        return Some("one warp keeps the model in its registers, and computes in f32".to_owned());
     }
     Some(format!(
         "one block of {threads} threads keeps {shared} of {room} in shared memory; {barriers} barriers a step"

@@ -36,6 +36,10 @@ pub fn devices(options: &DevicesOptions) -> Result<Exit, Exit> {
         }
         return link::measure(launched);
     }
+    if options.output.is_some() && options.virtual_gpus.is_some() {
+        let hint = "`RUNNER_VIRTUAL_GPUS` is set: unset it";
+        return Err(Exit::refused("virtual GPUs are not described", Some(hint)));
+    }
     let measured = if options.measure { measure(options.virtual_gpus.is_none()) } else { Ok(()) };
     // If measuring fails, the existing rates are kept and shown.
     let shown = show(options);

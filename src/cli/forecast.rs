@@ -102,51 +102,42 @@ pub fn forecast(
     Ok(Forecast { first, lines })
 }
 
-/// How many trials make progress at a time: on CPUs as many as there are cores for their threads.
-fn side_by_side(groups: &[Group<'_>], Conditions { jobs, machine, .. }: &Conditions<'_>) -> f64 {
-    let threads = groups.iter().filter(|group| !group.trial.engine.is_gpu()).map(|group| group.trial.threads);
-    let Some(threads) = threads.max() else { return *jobs as f64 };
-    (machine.cores as f64 / threads.max(1) as f64).clamp(1.0, *jobs.max(&1) as f64)
-}
-
-/// Seconds until all trials have ended, those that share devices apart from those that keep a GPU: each begins when the first of the
-/// others ends.
-fn rounds(
-    groups: &[Group<'_>],
-    times: &[(f64, TrialTime)],
-    side_by_side: f64,
-    conditions: &Conditions<'_>,
-) -> f64 {
-    let of = |alone: bool| {
-        let own = || {
-            groups.iter().zip(times).filter(move |(own, _)| is_alone(own.trial, conditions.share) == alone)
-        };
-        let at_a_time = own()
-            .map(|(own, _)| at_a_time(own.trial, side_by_side, conditions))
-            .fold(f64::INFINITY, f64::min);
+/// Seconds until all trials have ended, kind by kind: each begins when the first of those under way ends. Trials on CPUs and on GPUs run
+/// beside each other; of those on GPUs, some share one, and some keep it.
+fn rounds(groups: &[Group<'_>], times: &[(f64, TrialTime)], conditions: &Conditions<'_>) -> f64 {
+    let of = |is_of: &dyn Fn(&Trial) -> bool| {
+        let own = || groups.iter().zip(times).filter(|(own, _)| is_of(own.trial));
+        let at_a_time = own().map(|(own, _)| at_a_time(own.trial, conditions)).fold(f64::INFINITY, f64::min);
         let (count, sum_s) =
             own().fold((0.0, 0.0), |(count, sum), (_, (n, time))| (count + n, sum + n * time.seconds));
-        if count > MOST_IN_TURN || !at_a_time.is_finite() {
-            return if count > 0.0 { sum_s / at_a_time } else { 0.0 };
+        if count > MOST_IN_TURN || count == 0.0 {
+            return sum_s / at_a_time;
         }
-        let mut places: Vec<f64> = vec![0.0; at_a_time as usize];
+        // Where threads outnumber the cores, a place counts in part.
+        let mut places: Vec<f64> = vec![0.0; at_a_time.ceil() as usize];
         for (_, (n, time)) in own() {
             for _ in 0..*n as usize {
                 let next = places.iter_mut().min_by(|a, b| a.total_cmp(b));
                 next.into_iter().for_each(|place| *place += time.seconds);
             }
         }
-        // A share of the cores counts as a part of a place.
         places.into_iter().fold(0.0, f64::max).max(sum_s / at_a_time)
     };
-    of(false) + of(true)
+    let share = conditions.share;
+    let on_cpus = of(&|trial| !trial.engine.is_gpu());
+    let on_gpus =
+        of(&|trial| trial.engine.is_gpu() && !is_alone(trial, share)) + of(&|trial| is_alone(trial, share));
+    let all_s: f64 = times.iter().map(|(count, time)| count * time.seconds).sum();
+    on_cpus.max(on_gpus).max(all_s / conditions.jobs.max(1) as f64)
 }
 
-/// How many trials like this one make progress at a time, of those that `--jobs` has `side_by_side`.
-fn at_a_time(trial: &Trial, side_by_side: f64, Conditions { machine, share, .. }: &Conditions<'_>) -> f64 {
-    match is_alone(trial, *share) {
-        true => side_by_side.min((machine.gpus.len() / trial.world_size()).max(1) as f64),
-        false => side_by_side,
+/// How many trials like this one make progress at a time: on CPUs as many as there are cores for their threads.
+fn at_a_time(trial: &Trial, Conditions { jobs, machine, share, .. }: &Conditions<'_>) -> f64 {
+    let jobs = *jobs.max(&1) as f64;
+    match trial.engine.is_gpu() {
+        true if is_alone(trial, *share) => jobs.min((machine.gpus.len() / trial.world_size()).max(1) as f64),
+        true => jobs,
+        false => (machine.cores as f64 / trial.threads.max(1) as f64).clamp(1.0, jobs),
     }
 }
 
@@ -167,8 +158,9 @@ fn time(
     let times: Vec<(f64, TrialTime)> = groups.iter().map(time_of).collect::<Option<_>>()?;
     let known: usize = groups.iter().map(|group| group.count).sum();
     let all = (known + undrawn) as f64;
-    let side_by_side = side_by_side(groups, conditions);
-    let all_s = rounds(groups, &times, side_by_side, conditions) * all / known as f64;
+    let on_cpus = groups.iter().filter(|group| !group.trial.engine.is_gpu());
+    let on_cores = on_cpus.map(|group| at_a_time(group.trial, conditions)).fold(f64::INFINITY, f64::min);
+    let all_s = rounds(groups, &times, conditions) * all / known as f64;
     let seconds = || times.iter().map(|(_, time)| time.seconds);
     let (shortest, longest) = (seconds().fold(f64::INFINITY, f64::min), seconds().fold(0.0, f64::max));
     let first_s =
@@ -192,7 +184,7 @@ fn time(
             };
             let at_a_time = match jobs {
                 1 => String::new(),
-                jobs if side_by_side < jobs as f64 => {
+                jobs if on_cores < jobs as f64 => {
                     format!(
                         ", {jobs} at a time on {}",
                         units::counted(conditions.machine.cores as u64, "core")

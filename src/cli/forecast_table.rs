@@ -7,7 +7,7 @@ use super::{
     forecast_groups::{Group, estimate, grouped},
 };
 use crate::{
-    plan::{DeviceId, ExpectedTime, Machine, PlanError, Trial, plan},
+    plan::{COMPILE_S, DeviceId, Engine, ExpectedTime, Machine, PlanError, Trial, plan},
     record::{cause, text_table},
     run::useful_threads,
     spec::{Experiment, GpuCount, Placement, Policy, Precision, Request, Scaling, Spec, short_keys},
@@ -102,8 +102,12 @@ pub fn forecasts(
     notes.push(format!(
         "run: {start}loading, steps, validations and some ms for the folder; data are read and kernels compiled before"
     ));
-    if gpus().any(|(_, own)| gpus().next().is_some_and(|(_, first)| own.engine != first.engine)) {
-        notes.push("engine: a kernel is compiled where that saves a run 0.5 s".to_owned());
+    let is_compiled = |(_, own): &&(Vec<String>, Figures)| own.engine == Engine::Compiled.name();
+    if gpus().any(|line| is_compiled(&line)) && !gpus().all(|line| is_compiled(&line)) {
+        notes.push(format!(
+            "engine: a kernel is compiled where that saves a run {}",
+            units::seconds(COMPILE_S)
+        ));
     }
     if !described.has_cpu && lines.iter().any(|(_, own)| !own.is_gpu) {
         notes.push(format!("the CPU is this machine's: {} describes none", described.file));
@@ -146,7 +150,7 @@ fn of_trials(
     let lines: Lines = groups.iter().take(shown).filter_map(line).collect();
     if lines.len() < shown {
         notes.push(format!(
-            "{} kinds of trials use several hosts: `--hosts` is for them",
+            "{} kinds of trials use several hosts or devices without rates",
             shown - lines.len()
         ));
     }
@@ -182,7 +186,11 @@ fn settings(trial: &Trial, machine: &Machine) -> Vec<(String, Spec)> {
     };
     let on_gpu = trial.engine.is_gpu();
     let used = trial.devices.used.iter().filter(|device| matches!(device, DeviceId::Gpu(_))).count();
-    for count in (0..).map(|power| 1 << power).take_while(|count| *count <= machine.gpus.len()).chain([0]) {
+    let most = machine.gpus.len();
+    let mut counts: Vec<usize> = (0..).map(|power| 1 << power).take_while(|count| *count < most).collect();
+    counts.extend([most, 0]);
+    counts.dedup();
+    for count in counts {
         if count != used {
             add(format!("{NUM_GPUS}={count}"), &|spec| {
                 spec.devices.request = Request::NumGpus(GpuCount::Exactly(count as u32));

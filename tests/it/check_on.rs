@@ -1,6 +1,6 @@
 //! `runner check --on FILE`: forecasts for a machine that is not here.
 
-use super::process::Sandbox;
+use super::process::{Ended, Sandbox};
 
 /// Seven instructions a step, four epochs of 4 steps, without a validation.
 const SPEC: &str = "[devices]\nnum_gpus = 1\nengine = \"launch\"\n\
@@ -60,7 +60,6 @@ fn settings_cost_what_the_rates_of_the_machine_say() {
       2 and 1 like it  1         0.1  persistent   943 µs  67.90 k  74.29x  16.6 ms  launch latency
       4 and 1 like it  2         0.1  graph        111 ms    578.6   0.63x   1.77 s  all-reduce
       run: without starting the GPU once (300 ms): loading, steps, validations and some ms for the folder; data are read and kernels compiled before
-      engine: a kernel is compiled where that saves a run 0.5 s
     "#);
 }
 
@@ -331,6 +330,11 @@ fn trials_end_in_rounds() {
     let ended = place.runner(&[&["check", "spec.toml", "--on", "machine.toml"][..], &arguments].concat());
     let time = "  time       roughly 2.2 s by given rates: 5 trials of 1.12 s, 3 at a time\n";
     assert!(ended.stdout.contains(time), "{}", ended.stdout);
+    // A CPU and a GPU work beside each other; the GPU is started first.
+    let arguments = ["devices.num_gpus=0,1", "devices.engine=auto", "trainer.max_epochs=8", "--jobs", "2"];
+    let ended = place.runner(&[&["check", "spec.toml", "--on", "machine.toml"][..], &arguments].concat());
+    let time = "  time       roughly 2.5 s by given rates: 2 trials of ";
+    assert!(ended.stdout.contains(time), "{}", ended.stdout);
 }
 
 /// Trials with `graph` have a GPU each, whatever `--jobs` says: 16 take eight turns of 129 s. Those of one block share them.
@@ -366,7 +370,9 @@ fn trials_that_keep_a_gpu_take_turns() {
 #[test]
 fn a_machine_describes_itself() {
     let place = Sandbox::new(&SPEC.replace("num_gpus = 1\nengine = \"launch\"\n", ""));
-    let ended = place.runner(&["devices", "-o", "machine.toml"]);
+    // Also where there are GPUs.
+    let mut command = place.command(&["devices", "-o", "machine.toml"]);
+    let ended = Ended::from_output(command.env("CUDA_VISIBLE_DEVICES", "").output().expect("it starts"));
     assert_eq!((ended.code, ended.stderr.as_str()), (Some(0), "wrote machine.toml\n"), "{ended:?}");
     let here = place.runner(&["check", "spec.toml"]).stdout;
     let there = place.runner(&["check", "spec.toml", "--on", "machine.toml"]).stdout;

@@ -59,12 +59,12 @@ impl ExpectedTime {
         let blocks_s = blocks as f64 * rates.block_s / trial.steps.max(1) as f64;
         let device_s = own.total_s() + copies.sums_s;
         // Rows are copied while steps compute.
-        let step_s = device_s.max(own.upload_s) + blocks_s + copies.between_steps_s;
+        let step_s = device_s.max(own.upload_s) + blocks_s + copies.checkpoints_s + copies.digests_s;
         let is_handed_over = blocks_s > step_s / 2.0;
         let bound = match () {
             () if is_handed_over && trial.spec.logging.policy == Policy::Immediate => Bottleneck::Log,
             () if is_handed_over => Bottleneck::Overhead,
-            () if copies.between_steps_s > step_s / 2.0 => Bottleneck::Checkpoint,
+            () if copies.checkpoints_s > step_s / 2.0 => Bottleneck::Checkpoint,
             () if own.upload_s > device_s => Bottleneck::Transfer,
             () => largest(trial.engine, &own, copies.sums_s),
         };
@@ -138,8 +138,9 @@ fn program_s(trial: &Trial, program: &Program, machine: &Machine) -> Option<f64>
 struct Copies {
     /// A step's gradients, where the host sums them.
     sums_s: f64,
-    /// A step's share of checkpoints and of comparisons of parameters.
-    between_steps_s: f64,
+    /// A step's share of checkpoints, and of comparisons of parameters.
+    checkpoints_s: f64,
+    digests_s: f64,
     /// All validations.
     validations_s: f64,
     once_s: f64,
@@ -152,6 +153,10 @@ impl Copies {
         let by_host = trial.sums.as_ref().is_some_and(|sums| sums.by == AllReduceMethod::Host);
         let gpus =
             trial.devices.used.iter().filter(|device| matches!(device, DeviceId::Gpu(_))).count() as f64;
+        // The first chunk of streamed rows is waited for.
+        let row_bytes = 4 * (trial.facts.features + trial.facts.target_width());
+        let first_bytes = trial.chunks.map_or(0, |chunks| chunks.train * row_bytes);
+        all.once_s += first_bytes as f64 / gpu.h2d_bytes_per_s;
         for own in transfers(trial) {
             let [latency_s, bytes_per_s] = match own.kind {
                 "h2d" => [gpu.h2d_latency_s, gpu.h2d_bytes_per_s],
@@ -165,8 +170,8 @@ impl Copies {
             match own.purpose {
                 // GPUs are copied to and from side by side.
                 "gradients" if by_host => all.sums_s += (seconds + waits_s) / (gpus * steps),
-                "digest" => all.between_steps_s += (seconds + waits_s) / (gpus * steps),
-                "checkpoint" => all.between_steps_s += (seconds + waits_s) / steps,
+                "digest" => all.digests_s += (seconds + waits_s) / (gpus * steps),
+                "checkpoint" => all.checkpoints_s += (seconds + waits_s) / steps,
                 "validation" => all.validations_s += seconds / gpus,
                 "dataset" => all.once_s += seconds / gpus,
                 "parameters" | "best" => all.once_s += seconds,

@@ -22,7 +22,7 @@ use super::{
 };
 use crate::spec::Precision;
 
-/// Measured rates of a GPU, per second.
+/// Rates of a GPU, per second, and costs in seconds: measured, or given in the description of a machine.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct GpuRates {

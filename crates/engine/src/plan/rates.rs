@@ -171,7 +171,7 @@ impl AllReduceRates {
 
     /// Seconds for a buffer of `bytes` bytes.
     pub(super) fn seconds(&self, bytes: u64) -> f64 {
-        self.small_s + bytes as f64 / self.bytes_per_s
+        self.small_s.max(bytes as f64 / self.bytes_per_s)
     }
 }
 
@@ -179,13 +179,14 @@ impl AllReduceRates {
 mod tests {
     use super::*;
 
-    /// Four GPUs exchange six messages of a quarter of the bytes each.
+    /// Four GPUs exchange six messages of a quarter of the bytes each: their latencies or their bytes, whichever take longer.
     #[test]
     fn a_ring_takes_its_messages() {
         let link = Link { latency_s: 2e-6, bytes_per_s: 1e9 };
         let ring = AllReduceRates::of_ring(4, link);
-        let expected_s = 6.0 * (2e-6 + 1000.0 / 1e9);
-        assert!((ring.seconds(4000) / expected_s - 1.0).abs() < 1e-12, "{ring:?}");
+        for (bytes, expected_s) in [(4, 6.0 * 2e-6), (4_000_000, 6.0 * 1e6 / 1e9)] {
+            assert!((ring.seconds(bytes) / expected_s - 1.0).abs() < 1e-12, "{ring:?}");
+        }
         let found = ring.link();
         assert!(
             (found.latency_s / 2e-6 - 1.0).abs() < 1e-12 && (found.bytes_per_s / 1e9 - 1.0).abs() < 1e-12

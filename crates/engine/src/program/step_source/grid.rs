@@ -9,8 +9,8 @@
 use std::fmt::Write;
 
 use super::{
-    Access, Emitter, Encoder, GRID_THREADS, Gather, GridTiles, Op, PARTIAL_SUMS, Precision, Record, Slice,
-    Stationary, Step, StepOptions, StepSource, Tiles, WorkSplit, aligned,
+    Access, Emitter, Encoder, GRID_THREADS, Gather, GridTiles, Op, PARTIAL_SUMS, Record, Slice, Stationary,
+    Step, StepOptions, StepSource, Tiles, WorkSplit, aligned,
     pieces::{self, Piece},
     share::{READ_BY_ALL, Share, Spread, stages},
     stationary::{self, Held},
@@ -42,11 +42,8 @@ const BYTES_PER_CYCLE: f64 = 32.0;
 /// # Errors
 /// Why a GPU cannot run it.
 pub fn source(step: &Step<'_>, options: &StepOptions<'_>) -> Result<StepSource, String> {
-    let StepOptions { elements, room, precision, .. } = *options;
+    let StepOptions { elements, room, .. } = *options;
     let large = format!("a step of {elements} numbers, and shared memory has room for {room}");
-    // It has no products in bf16. Those in tf32 round less, and are far faster than a graph's.
-    let precision = if precision == Precision::Bf16 { Precision::Tf32 } else { precision };
-    let options = &StepOptions { precision, ..*options };
     let pieces = pieces::pieces(step, true);
     let blocks = blocks(step);
     let held = stationary::small_weights(step, &pieces);

@@ -107,7 +107,10 @@ fn columns_without(
     });
     let number = |text: &str| text.parse().ok();
     let value_of = |key: &Key, entry: &Entry| key.value(entry.best()).unwrap_or_default().to_owned();
-    let is_best = |key: &Key| entries.iter().all(|entry| number(&value_of(key, entry)) == entry.value());
+    let is_best = |key: &Key| {
+        let is_it = |entry: &Entry| entry.value().is_some() && number(&value_of(key, entry)) == entry.value();
+        entries.iter().all(is_it)
+    };
     if let Some(key) = sorted_by.filter(|key| !is_best(key)) {
         columns.numbers(key.name(), |entry| {
             let value = value_of(key, entry);
