@@ -44,8 +44,8 @@ pub fn check_read(all: &CheckOptions, loaded: &Loaded) -> Result<Exit, Exit> {
         Loaded::Train(experiment) => {
             options.idle_virtual_gpus(experiment).iter().for_each(warn);
             let here = on.as_ref().map(|_| machine(Some(0), false));
-            let machine = match on {
-                Some(file) => machine_file::read(file).map_err(|failure| refuse(&failure))?,
+            let machine = match on.as_ref().zip(here.clone()) {
+                Some((file, here)) => machine_file::read(file, here).map_err(|failure| refuse(&failure))?,
                 None => machine_for(options.virtual_gpus, experiment),
             };
             let whose = if on.is_some() { "that machine's" } else { "this process's" };

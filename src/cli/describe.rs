@@ -28,7 +28,7 @@ pub fn describe(
     (measured, lines): (&Result<Rehearsal, Unmeasured>, &[(&str, String)]),
 ) -> String {
     let mut page = Page::new(&trial.spec.name);
-    page.list("machine", described(machine).into_iter());
+    page.list("machine", other_machine(machine).into_iter());
     page.row("devices", devices_in_words(&trial.devices.requested, &trial.devices.used_names()));
     page.more(trial.devices.note.clone());
     shares(&mut page, trial);
@@ -64,7 +64,7 @@ pub fn describe(
 }
 
 /// The machine, if it is not this one.
-fn described(machine: &Machine) -> Option<String> {
+fn other_machine(machine: &Machine) -> Option<String> {
     let Described { file, .. } = machine.described.as_ref()?;
     let gpus = match &machine.gpus[..] {
         [] => "no GPU".to_owned(),

@@ -13,18 +13,18 @@ use crate::{
 /// Queries the host, which may be given `virtual_gpus` virtual GPUs. Real GPUs are queried only if they are
 /// wanted: asking the driver takes longer than a small run.
 pub fn machine(virtual_gpus: Option<u32>, look_for_gpus: bool) -> Machine {
-    described(virtual_gpus, look_for_gpus, false)
+    query(virtual_gpus, look_for_gpus, false)
 }
 
 /// The machine as an experiment needs to know it.
 pub fn machine_for(virtual_gpus: Option<u32>, experiment: &Experiment) -> Machine {
     let over_hosts =
         experiment.trials.iter().any(|trial| trial.spec.devices.hosts.is_some_and(|hosts| hosts > 1));
-    described(virtual_gpus, wants_gpu(experiment), over_hosts)
+    query(virtual_gpus, wants_gpu(experiment), over_hosts)
 }
 
 /// `over_hosts`: whether a GPU sums with those of other processes.
-fn described(virtual_gpus: Option<u32>, look_for_gpus: bool, over_hosts: bool) -> Machine {
+fn query(virtual_gpus: Option<u32>, look_for_gpus: bool, over_hosts: bool) -> Machine {
     let memory_available = host::usable_memory();
     let instruction_set = Kernel::detect().name().to_owned();
     let (gpus, no_gpu, sum_rates) = match virtual_gpus {

@@ -6,7 +6,6 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::Value;
 use toml::Spanned;
 
-use super::machine::machine;
 use crate::{
     cuda, host,
     plan::{AllReduceRates, Described, Gpu, GpuRates, Link, Machine, MachineRates, Origin},
@@ -173,12 +172,12 @@ fn quoted(names: &[impl Display]) -> String {
     names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")
 }
 
-/// Reads the machine that a file describes. Without `[cpu]` its host is this one.
-pub fn read(path: &Path) -> Result<Machine, Failure> {
-    machine_of(path).map_err(|problem| Failure::new(vec![problem]))
+/// Reads the machine that a file describes. Without `[cpu]` its host is `here`.
+pub fn read(path: &Path, here: Machine) -> Result<Machine, Failure> {
+    machine_of(path, here).map_err(|problem| Failure::new(vec![problem]))
 }
 
-fn machine_of(path: &Path) -> Result<Machine, Problem> {
+fn machine_of(path: &Path, mut machine: Machine) -> Result<Machine, Problem> {
     let nowhere = Location::File { path: path.to_owned(), line: None, column: None, text: None };
     let text = host::read_text(path).map_err(|e| {
         Problem::new(nowhere, format!("the description of the machine cannot be read: {}", host::reason(&e)))
@@ -192,7 +191,6 @@ fn machine_of(path: &Path) -> Result<Machine, Problem> {
     if file.cpu.is_none() && file.gpu.is_none() {
         return Err(text.problem(0..0, "it describes no machine").hint("give it a table `[gpu]` or `[cpu]`"));
     }
-    let mut machine = machine(Some(0), false);
     if let Some(cpu) = &file.cpu {
         text.one_of(&cpu.instruction_set, &SETS)?;
         cpu.bf16_unit.as_ref().map_or(Ok(()), |unit| text.one_of(unit, &UNITS))?;

@@ -57,10 +57,10 @@ impl Sweep {
             fs::copy(Path::new(FIXTURES).join(name), place.path().join(name)).unwrap();
         }
         let folder = place.run(&[words, &["-q"]].concat()).ended_by(0);
-        Self::of(place, &folder)
+        Self::from_folder(place, &folder)
     }
 
-    fn of(sandbox: Sandbox, folder: &Folder) -> Self {
+    fn from_folder(sandbox: Sandbox, folder: &Folder) -> Self {
         let table = folder.table("sweep.csv");
         let trials = table.column("folder").into_iter();
         let trials = trials.map(|trial| folder.0.join(trial).display().to_string()).collect();
@@ -293,12 +293,12 @@ fn final_models_make_an_ensemble() {
         Folder::within(&sweep.place.path().join(to)).unwrap()
     };
     let [seeds, rates] = [refit(&["seed=0..3"], "seeds"), refit(&["optimizer.adam.lr=0.1,0.01"], "rates")];
-    let finals = Sweep::of(sweep.place, &seeds);
+    let finals = Sweep::from_folder(sweep.place, &seeds);
     let found = finals.table(&["predict", "new.csv", "--ensemble"]).f64s("prediction");
     near(&found, &mean_column(&finals.alone(&["new.csv"]), "prediction"), 1e-6);
     let refused = "which nothing ranks\n";
     assert!(finals.call(&["predict", "new.csv"]).ended_by(2).stderr.ends_with(refused));
-    let others = Sweep::of(finals.place, &rates);
+    let others = Sweep::from_folder(finals.place, &rates);
     assert!(others.call(&["predict", "new.csv", "--ensemble"]).ended_by(2).stderr.ends_with(refused));
 }
 
