@@ -210,7 +210,7 @@ impl Sweep {
     fn values_of(&self, point: usize) -> Vec<Option<&Node>> {
         let values = self.nodes_at(&self.rows_of(point));
         let active = self.active(&values);
-        values.into_iter().zip(active).map(|(value, is_active)| Some(value).filter(|_| is_active)).collect()
+        values.into_iter().zip(active).map(|(value, is_active)| is_active.then_some(value)).collect()
     }
 
     fn nodes_at(&self, rows: &[usize]) -> Vec<&Node> {

@@ -14,11 +14,8 @@ impl Point {
     /// From a value for every key, including keys that do not vary.
     pub(super) fn new(spaces: &[Space], conditions: &Conditions, values: Vec<Value>) -> Self {
         let active = conditions.active(&values.iter().collect::<Vec<_>>());
-        let values: Vec<Option<Value>> = values
-            .into_iter()
-            .zip(active)
-            .map(|(value, is_active)| Some(value).filter(|_| is_active))
-            .collect();
+        let values: Vec<Option<Value>> =
+            values.into_iter().zip(active).map(|(value, is_active)| is_active.then_some(value)).collect();
         let place = |(space, value): (&Space, &Option<Value>)| {
             value.as_ref().map_or(f64::NAN, |value| space.place_of(value))
         };

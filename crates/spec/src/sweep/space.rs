@@ -72,7 +72,7 @@ impl Space {
         let arguments: Vec<&str> = split_at_commas(inner);
         if name == "choice" {
             let at = Span { source: 0, start: 0, end: 0 };
-            let choice = |piece: &&str| Some(value(piece, at).ok()?.value).filter(|_| !piece.is_empty());
+            let choice = |piece: &&str| Some(value(piece, at).ok().filter(|_| !piece.is_empty())?.value);
             let values: Option<Vec<Value>> = arguments.iter().map(choice).collect();
             return values.map(Self::Values).ok_or_else(|| wrong(text, "an empty choice"));
         }

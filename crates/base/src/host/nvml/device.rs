@@ -118,15 +118,9 @@ fn text(call: impl FnOnce(*mut c_char, c_uint) -> c_int) -> Option<String> {
     (status == SUCCESS).then(|| text.to_owned())
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 #[repr(transparent)]
 pub struct Handle(*mut c_void);
-
-impl Default for Handle {
-    fn default() -> Self {
-        Self(std::ptr::null_mut())
-    }
-}
 
 /// A GPU or a MIG instance.
 #[derive(Clone, Copy, Debug)]

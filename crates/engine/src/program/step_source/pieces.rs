@@ -46,7 +46,7 @@ pub fn learning(instructions: &[Instruction], place: &dyn Fn(Slice) -> Option<u6
     });
     let states = state.map_or(0, |state| state.len.checked_div(values.len).unwrap_or(0));
     let state = state.map_or(Some(None), |state| place(state).map(Some))?;
-    Some(Learning {
+    alone.then_some(Learning {
         rule: rule.emit(),
         values: place(*values)?,
         gradients: place(*gradients)?,
@@ -54,7 +54,6 @@ pub fn learning(instructions: &[Instruction], place: &dyn Fn(Slice) -> Option<u6
         stride: values.len,
         states,
     })
-    .filter(|_| alone)
 }
 
 fn update_of(instruction: &Instruction) -> Option<&Update> {

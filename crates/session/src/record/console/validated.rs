@@ -77,7 +77,7 @@ fn best_in_words(outcome: &Outcome) -> Option<(String, Option<Metric>)> {
         _ => (format!("{} {}", monitor.column(), units::number(value)), step == outcome.steps),
     };
     let words = format!("best {words} in epoch {}, step {}", units::count(epoch), units::count(step));
-    let metric = Some(metric).filter(|_| monitor.target().is_none());
+    let metric = monitor.target().is_none().then_some(metric);
     (!is_last).then_some((words, metric))
 }
 
