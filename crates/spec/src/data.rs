@@ -9,7 +9,8 @@ use std::{
 };
 
 use super::{
-    reader::{Fields, Rule, below_one, choices, finite, non_negative, positive, size, some, table, words},
+    reader::{Fields, Rule, below_one, choices, positive, size, some, table, words},
+    synthetic::{SyntheticClassification, SyntheticRegression},
     tables::{Csv, DEFAULT_FRACTION, Parquet, check_validation},
 };
 
@@ -72,6 +73,8 @@ choices! {
     pub enum Source {
         /// `y = X w + b + noise`, features from N(0, 1).
         SyntheticRegression(SyntheticRegression) = "synthetic_regression",
+        /// Classes, each with rows around a centre of its own.
+        SyntheticClassification(SyntheticClassification) = "synthetic_classification",
         /// Text tables (CSV), gzipped or not.
         Csv(Csv) = "csv",
         /// Images and labels in MNIST's format, gzipped or not.
@@ -80,22 +83,6 @@ choices! {
         Npy(Npy) = "npy",
         /// Tables of columns (Parquet), in a build with `--features parquet`.
         Parquet(Parquet) = "parquet",
-    }
-}
-
-table! {
-    /// Features from N(0, 1), targets `X w + b` and N(0, noise²).
-    pub struct SyntheticRegression {
-        /// The true weights, one per feature.
-        pub weights: Vec<f64> => |v| v.list(1..=1_000_000, finite),
-        /// The true bias.
-        pub bias: f64 = 0.0 => finite,
-        /// Standard deviation of the noise.
-        pub noise: f64 = 0.01 => non_negative,
-        /// Rows to train on.
-        pub train_rows: usize = 1000 => size,
-        /// Rows to validate on; 0 for none.
-        pub validation_rows: usize = 1000 => |v| v.size(0),
     }
 }
 
@@ -155,7 +142,7 @@ impl Data {
     fn check(&mut self, t: &mut Fields<'_>) {
         t.rule(Rule::Together("folds", "fold"));
         let Some(key) = ["split", "folds"].into_iter().find(|key| t.has(key)) else { return };
-        if matches!(self.source, Source::SyntheticRegression(_)) {
+        if self.source.synthetic().is_some() {
             let hint = "`train_rows` and `validation_rows` set their numbers";
             t.refuse(key, &[], "synthetic rows are made for each part", hint);
         }
@@ -189,7 +176,7 @@ impl Data {
             }
         }
         match &mut self.source {
-            Source::SyntheticRegression(_) => {}
+            Source::SyntheticRegression(_) | Source::SyntheticClassification(_) => {}
             Source::Csv(s) => s.validation_fraction = None,
             Source::Idx(s) => s.validation_fraction = None,
             Source::Npy(s) => s.validation_fraction = None,
@@ -226,10 +213,10 @@ impl Data {
 
     /// Whether there are rows to validate on.
     pub fn has_validation(&self) -> bool {
-        match &self.source {
-            Source::SyntheticRegression(s) => s.validation_rows > 0,
-            _ if self.folds.is_some() => true,
-            _ => self.validation_fraction().is_none_or(|(_, fraction)| fraction != 0.0),
+        match self.source.synthetic() {
+            Some(made) => made.validation_rows > 0,
+            None if self.folds.is_some() => true,
+            None => self.validation_fraction().is_none_or(|(_, fraction)| fraction != 0.0),
         }
     }
 
@@ -237,7 +224,7 @@ impl Data {
     /// separate files or are a fold.
     pub fn validation_fraction(&self) -> Option<(&'static str, f64)> {
         let fraction = match &self.source {
-            Source::SyntheticRegression(_) => None,
+            Source::SyntheticRegression(_) | Source::SyntheticClassification(_) => None,
             _ if self.split.is_some() => self.split.as_ref()?.validation,
             Source::Csv(s) => s.validation_fraction,
             Source::Idx(s) => s.validation_fraction,
@@ -251,6 +238,7 @@ impl Data {
     pub fn validation_key(&self) -> &'static str {
         match &self.source {
             Source::SyntheticRegression(_) => "data.synthetic_regression.validation_rows",
+            Source::SyntheticClassification(_) => "data.synthetic_classification.validation_rows",
             _ if self.split.is_some() => "data.split.validation",
             Source::Csv(_) => "data.csv.validation_fraction",
             Source::Idx(_) => "data.idx.validation_fraction",
@@ -261,7 +249,7 @@ impl Data {
 
     /// How a spec without validation rows gets some.
     pub(super) fn set_aside(&self) -> String {
-        let some = if matches!(self.source, Source::SyntheticRegression(_)) { "1000" } else { "0.2" };
+        let some = if self.source.synthetic().is_some() { "1000" } else { "0.2" };
         format!("set aside some, such as `{} = {some}`", self.validation_key())
     }
 }
@@ -272,7 +260,7 @@ impl Source {
         match self {
             Self::Csv(s) => Some(("data.csv", Cow::Borrowed(s))),
             Self::Parquet(s) => Some(("data.parquet", Cow::Owned(s.as_csv()))),
-            Self::SyntheticRegression(_) | Self::Idx(_) | Self::Npy(_) => None,
+            _ => None,
         }
     }
 
@@ -288,7 +276,7 @@ impl Source {
             Self::Csv(s) => s.group.as_ref().map(|_| "data.csv.group"),
             Self::Parquet(s) => s.group.as_ref().map(|_| "data.parquet.group"),
             Self::Npy(s) => s.groups.as_ref().map(|_| "data.npy.groups"),
-            Self::SyntheticRegression(_) | Self::Idx(_) => None,
+            _ => None,
         }
     }
 
@@ -300,7 +288,7 @@ impl Source {
     /// The same, each with the key that names it.
     pub fn files_by_key(&self) -> Vec<(&'static str, &Path)> {
         let files = match self {
-            Self::SyntheticRegression(_) => Vec::new(),
+            Self::SyntheticRegression(_) | Self::SyntheticClassification(_) => Vec::new(),
             Self::Csv(s) => {
                 vec![
                     ("data.csv.path", Some(&s.path)),
@@ -347,7 +335,7 @@ impl Source {
     pub fn with_files(&self, other: impl Fn(&Path) -> PathBuf) -> Self {
         let mut source = self.clone();
         let (needed, more) = match &mut source {
-            Self::SyntheticRegression(_) => return source,
+            Self::SyntheticRegression(_) | Self::SyntheticClassification(_) => return source,
             Self::Csv(s) => ([Some(&mut s.path), None], [s.validation_path.as_mut(), None]),
             Self::Parquet(s) => ([Some(&mut s.path), None], [s.validation_path.as_mut(), None]),
             Self::Idx(s) => {

@@ -55,6 +55,7 @@ mod spec_text;
 mod suggest;
 mod sweep;
 mod swept_keys;
+mod synthetic;
 mod tables;
 pub mod templates;
 mod trainer;
@@ -64,7 +65,7 @@ mod typed;
 pub use base_file::OF_FILES;
 pub use checkpoint::{Checkpoint, Every};
 pub use class_weights::ClassWeights;
-pub use data::{Data, Idx, Npy, Placement, Source, SplitRule, SyntheticRegression};
+pub use data::{Data, Idx, Npy, Placement, Source, SplitRule};
 pub use devices::{
     DeviceName, Devices, EngineChoice, GpuCount, LrScaling, MOST_HOSTS, OnMissing, Precision, Request,
     Scaling,
@@ -92,6 +93,7 @@ pub use shared::Shared;
 pub use short_values::{add_leaves, kinds_in_words, layers_in_words, short_values};
 pub use suggest::{longer, nearest};
 pub use sweep::{GpuSharing, Halving, History, Point, SEEDS};
+pub use synthetic::{Synthetic, SyntheticClassification, SyntheticRegression};
 pub use tables::{Csv, MISSING_VALUES, Missing, Parquet, separator};
 pub use trainer::{EarlyStopping, Trainer, ValidateEvery};
 
@@ -209,6 +211,11 @@ impl Spec {
                     t.report(&format!("{key}.target"), message, hint);
                 }
             }
+        }
+        if let (Source::SyntheticClassification(_), false) = (&self.data.source, loss.classifies()) {
+            let message =
+                format!("`{loss}` needs numbers, and `data.synthetic_classification` gives classes");
+            t.report("model.loss", message, "set `model.loss = \"cross_entropy\"`");
         }
         if self.model.class_weights.is_some() && !loss.classifies() {
             let message = format!("it needs classes, and the loss is `{loss}`");

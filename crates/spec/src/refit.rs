@@ -208,12 +208,11 @@ impl Refit<'_> {
 
     fn take_rows(&self, words: &mut Vec<String>) -> Result<(), [String; 2]> {
         let data: &Data = &self.spec.data;
-        if let Source::SyntheticRegression(rows) = &data.source {
-            let key = "data.synthetic_regression.validation_rows";
-            if rows.validation_rows > 0 && !self.is_given(key) {
-                let all = rows.train_rows + rows.validation_rows;
-                words.push(format!("data.synthetic_regression.train_rows={all}"));
-                words.push(format!("{key}=0"));
+        if let Some(made) = data.source.synthetic() {
+            let [train, validation, _] = made.keys;
+            if made.validation_rows > 0 && !self.is_given(validation) {
+                words.push(format!("{train}={}", made.train_rows + made.validation_rows));
+                words.push(format!("{validation}=0"));
             }
             return Ok(());
         }
@@ -298,7 +297,7 @@ impl Refit<'_> {
 
     /// The resolved spec has the inputs of every layer, as they were with the run's data and layers.
     fn infer_inputs(&self, words: &mut Vec<String>) {
-        let sources = ["csv", "parquet", "npy", "idx", "synthetic_regression"];
+        let sources = ["csv", "parquet", "npy", "idx", "synthetic_regression", "synthetic_classification"];
         let is_other = sources.iter().any(|source| self.is_given(&format!("data.{source}")));
         let are_others = [self.infers || is_other, self.is_given("model.layers")];
         let has_inputs =

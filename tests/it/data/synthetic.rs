@@ -1,16 +1,29 @@
-//! `synthetic_regression`.
+//! `synthetic_regression` and `synthetic_classification`.
 
 use std::path::Path;
 
 use runner::{
     data::{Dataset, Task, open},
-    spec::{Source, SyntheticRegression},
+    spec::{Source, SyntheticClassification, SyntheticRegression},
 };
 
 use super::{MUCH, data, memory, problems};
 
 fn spec(train_rows: usize, validation_rows: usize) -> SyntheticRegression {
-    SyntheticRegression { weights: vec![2.0, -3.4], bias: 4.2, noise: 0.01, train_rows, validation_rows }
+    SyntheticRegression {
+        weights: Some(vec![2.0, -3.4]),
+        features: None,
+        bias: 4.2,
+        noise: 0.01,
+        train_rows,
+        validation_rows,
+    }
+}
+
+fn classes(features: usize, classes: u32, train_rows: usize) -> Dataset {
+    let spec =
+        SyntheticClassification { features, classes, separation: 3.0, train_rows, validation_rows: 5000 };
+    open(&data(Source::SyntheticClassification(spec)), Task::Classification, 1, MUCH).expect("rows")
 }
 
 fn made(spec: SyntheticRegression, seed: u64) -> Dataset {
@@ -54,6 +67,61 @@ fn training_rows_depend_on_the_seed_alone() {
     assert_ne!(memory(&one.train), memory(&made(spec(100, 0), 4).train));
     let validation = other.validation.expect("rows to validate on");
     assert_ne!(memory(&validation)[..100], memory(&one.train)[..100]);
+}
+
+#[test]
+fn weights_are_drawn_so_that_targets_have_unit_variance() {
+    let drawn = SyntheticRegression { weights: None, features: Some(400), bias: 0.0, ..spec(5000, 0) };
+    let (one, other) = (made(drawn.clone(), 1), made(SyntheticRegression { train_rows: 10, ..drawn }, 1));
+    let (weights, bias) = one.truth.clone().expect("a truth");
+    assert_eq!((weights.len(), bias), (400, 0.0));
+    assert_eq!(one.truth, other.truth, "whatever the number of rows");
+    let square: f64 = weights.iter().map(|w| w * w).sum();
+    // The sum of 400 squares of N(0, 1/400): within five standard errors of 1, as is the variance of 5000 targets of it.
+    assert!((square - 1.0).abs() < 5.0 * (2.0_f64 / 400.0).sqrt(), "{square}");
+    let variance = one.train.targets.iter().map(|y| f64::from(*y).powi(2)).sum::<f64>() / 5000.0;
+    assert!((variance / square - 1.0).abs() < 5.0 * (2.0_f64 / 5000.0).sqrt(), "{variance}");
+    let exact: f64 = memory(&one.train)[..400].iter().zip(&weights).map(|(x, w)| f64::from(*x) * w).sum();
+    assert!((f64::from(one.train.targets[0]) - exact).abs() < 0.06, "within noise");
+}
+
+/// The best classifier of two normal distributions at a distance of d takes the nearer centre, and errs with probability
+/// `Phi(-d/2)` (Duda, Hart, Stork, *Pattern Classification*, 2.6).
+#[test]
+fn two_classes_overlap_as_their_distance_says() {
+    let made = classes(64, 2, 40_000);
+    assert_eq!((made.features, made.targets, made.classes), (64, 1, Some(2)));
+    let mut sums = [vec![0.0; 64], vec![0.0; 64]];
+    let mut counts = [0.0_f64; 2];
+    for (x, class) in memory(&made.train).chunks_exact(64).zip(made.train.targets.iter()) {
+        counts[*class as usize] += 1.0;
+        sums[*class as usize].iter_mut().zip(x).for_each(|(sum, x)| *sum += f64::from(*x));
+    }
+    assert!((counts[0] - 20_000.0).abs() < 5.0 * 100.0, "{counts:?}");
+    let centre = |class: usize, i: usize| sums[class][i] / counts[class];
+    let squared: f64 = (0..64).map(|i| (centre(0, i) - centre(1, i)).powi(2)).sum();
+    // Each mean of 20,000 rows is off by N(0, 1/20000) per coordinate.
+    let distance = (squared - 64.0 * 2.0 / 20_000.0).sqrt();
+    // 64 coordinates make the squared distance 9 within five standard errors.
+    assert!((distance.powi(2) / 9.0 - 1.0).abs() < 5.0 * (2.0_f64 / 64.0).sqrt(), "{distance}");
+    let validation = made.validation.as_ref().expect("rows to validate on");
+    let wrong = memory(validation).chunks_exact(64).zip(validation.targets.iter()).filter(|(x, class)| {
+        let to = |class: usize| -> f64 {
+            x.iter().enumerate().map(|(i, x)| (f64::from(*x) - centre(class, i)).powi(2)).sum()
+        };
+        (to(1) < to(0)) != (**class == 1.0)
+    });
+    let error = wrong.count() as f64 / 5000.0;
+    // Phi(-1.5) is 0.0668 at a distance of 3, and changes by 0.065 per unit of it; five standard errors of 5000 rows are 0.018.
+    assert!((error - (0.0668 - 0.065 * (distance - 3.0))).abs() < 0.022, "{error} at {distance}");
+}
+
+#[test]
+fn classes_are_frozen_and_alike_whatever_the_number_of_rows() {
+    let (one, other) = (classes(2, 3, 4), classes(2, 3, 9));
+    assert_eq!(memory(&one.train), &memory(&other.train)[..8]);
+    assert_eq!(memory(&one.train)[..4], [0.795_402_17, 1.561_034_4, 2.565_106_6, 1.125_771_4]);
+    assert_eq!(other.train.targets[..], [0.0, 1.0, 1.0, 0.0, 0.0, 1.0, 1.0, 2.0, 1.0]);
 }
 
 #[test]

@@ -35,7 +35,7 @@ const BYTE_ORDER_MARK: &[u8] = "\u{feff}".as_bytes();
 /// The digest of a source that was read, in hex, and whether it is of samples. `rows` are those of a source without files.
 pub(super) fn digest(source: &Source, rows: Option<&Dataset>) -> Result<(String, bool), Problem> {
     let mut hash = XxHash3_64::new();
-    if let (Source::SyntheticRegression(_), Some(rows)) = (source, rows) {
+    if let (Some(_), Some(rows)) = (source.synthetic(), rows) {
         [Some(&rows.train), rows.validation.as_ref()]
             .into_iter()
             .flatten()

@@ -168,7 +168,7 @@ pub fn open_among(
 pub fn follow_seed(data: &spec::Data) -> bool {
     let has_own_seed = data.split.as_ref().is_some_and(|split| split.seed.is_some() || !split.shuffle);
     let is_drawn = data.folds.is_some() || data.validation_fraction().is_some_and(|(_, part)| part > 0.0);
-    matches!(data.source, Source::SyntheticRegression(_)) || (is_drawn && !has_own_seed)
+    data.source.synthetic().is_some() || (is_drawn && !has_own_seed)
 }
 
 /// Like [`open_among`], but `validation` has the rows that `data.split.test` sets apart.
@@ -198,7 +198,10 @@ fn open_with(
     };
     let mut dataset = match &data.source {
         Source::SyntheticRegression(source) => {
-            from_files(&|| synthetic::open(source, seed).map_err(Vec::from))
+            from_files(&|| synthetic::regression(source, seed).map_err(Vec::from))
+        }
+        Source::SyntheticClassification(source) => {
+            from_files(&|| synthetic::classification(source, seed).map_err(Vec::from))
         }
         Source::Csv(source) => tables.open((&data.source, source), task, division),
         Source::Parquet(source) => tables.open((&data.source, &source.as_csv()), task, division),

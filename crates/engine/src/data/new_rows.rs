@@ -92,7 +92,7 @@ impl TrainedData {
                     is_idx: false,
                 }
             }
-            Source::Npy(_) | Source::SyntheticRegression(_) => {
+            Source::Npy(_) | Source::SyntheticRegression(_) | Source::SyntheticClassification(_) => {
                 Kind::Array { width, scale: ArrayScale::None, is_idx: false }
             }
         };

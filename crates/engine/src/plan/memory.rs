@@ -190,6 +190,7 @@ fn widest_layer(spec: &Spec) -> String {
 fn rows_key(spec: &Spec) -> &'static str {
     match spec.data.source {
         Source::SyntheticRegression(_) => "data.synthetic_regression.train_rows",
+        Source::SyntheticClassification(_) => "data.synthetic_classification.train_rows",
         Source::Csv(_) => "data.csv",
         Source::Idx(_) => "data.idx",
         Source::Npy(_) => "data.npy",

@@ -263,7 +263,7 @@ impl Run {
 
     /// Whether its rows are drawn anew for each seed.
     pub(super) fn draws_rows(&self) -> bool {
-        self.spec.iter().flat_map(Leaves::keys).any(|key| key.starts_with("data.synthetic_regression."))
+        self.spec.iter().flat_map(Leaves::keys).any(|key| key.starts_with("data.synthetic_"))
     }
 
     /// The devices that trained: `gpu:0 gpu:1`.

@@ -9,7 +9,7 @@ use crate::{
     data::{self, Dataset, FileChange, FileFingerprint, ParsedTables, Task},
     host,
     plan::{self, Machine},
-    spec::{self, ClassWeights, Experiment, Placement, Problem, Source, Spec},
+    spec::{self, ClassWeights, Experiment, Placement, Problem, Spec},
     units,
 };
 
@@ -199,17 +199,23 @@ impl Datasets {
 
     /// Checks that synthetic rows, which are made in memory, fit.
     fn fits(&self, spec: &Spec) -> Result<(), Problem> {
-        let Source::SyntheticRegression(source) = &spec.data.source else { return Ok(()) };
-        let rows = source.train_rows as u64 + source.validation_rows as u64;
-        let needed = rows.saturating_mul(source.weights.len() as u64 + 1).saturating_mul(4);
+        let Some(made) = spec.data.source.synthetic() else { return Ok(()) };
+        let rows = made.train_rows as u64 + made.validation_rows as u64;
+        let bytes_of =
+            |lines: u64, width: usize, bytes| lines.saturating_mul(width as u64).saturating_mul(bytes);
+        let of_rows = bytes_of(rows, made.features + 1, 4);
+        let of_lists = bytes_of(made.lists as u64, made.features, 8);
+        let needed = of_rows.saturating_add(of_lists);
         if needed <= self.machine.memory_available {
             return Ok(());
         }
         let [needed, free] = units::two_sizes(needed, self.machine.memory_available);
         let rows = units::count(rows);
         let message = format!("{rows} synthetic rows need {needed} of memory, and {free} are available");
-        let key = if source.validation_rows > source.train_rows { "validation_rows" } else { "train_rows" };
-        Err(Problem::at_key(format!("data.synthetic_regression.{key}"), message).hint("lower it"))
+        let [train, validation, lists] = made.keys;
+        let most = if made.validation_rows > made.train_rows { validation } else { train };
+        let key = if of_lists > of_rows { lists } else { most };
+        Err(Problem::at_key(key, message).hint("lower it"))
     }
 }
 
