@@ -65,7 +65,7 @@ fn show(options: &DevicesOptions) -> Exit {
                 "vector_unit": machine.instruction_set,
                 "bf16_unit": machine.bf16_unit,
                 "caches": host::caches(),
-                "memory_bytes": host::memory(["MemTotal"])[0],
+                "memory_bytes": host::memory().total,
                 "usable_bytes": machine.memory_available,
                 "rates": rates,
                 "rates_are": rates.origin.name(),
@@ -84,7 +84,7 @@ fn show(options: &DevicesOptions) -> Exit {
             machine.bf16_unit.unwrap_or_else(|| "none: `precision = \"bf16\"` needs a GPU".to_owned()),
         ),
         ("caches", host::caches().join(", ")),
-        ("memory", host::memory(["MemTotal"])[0].map_or_else(unknown, units::bytes)),
+        ("memory", host::memory().total.map_or_else(unknown, units::bytes)),
         ("usable now", units::bytes(machine.memory_available)),
     ];
     let mut text = "cpu\n".to_owned();

@@ -1,14 +1,12 @@
 //! The file system where runs are kept: its free space, and how long it takes to write.
 
 use std::{
-    fs::{File, OpenOptions},
     io::Write,
-    os::unix::fs::OpenOptionsExt,
     path::{Path, PathBuf},
     time::{Duration, Instant},
 };
 
-use rustix::fs::{OFlags, statvfs};
+use rustix::fs::statvfs;
 
 /// It is timed with at most as many bytes; more take proportionally longer.
 const MOST_WRITTEN: u64 = 8 << 20;
@@ -40,10 +38,8 @@ impl Disk {
 
     /// Times it with files without a name, of which nothing is left. Nothing that is to be written has more than `bytes`.
     pub fn measure(&mut self, bytes: u64) {
-        let unnamed = OFlags::TMPFILE.bits() as i32;
         let write_s = |bytes: u64| {
-            let options = OpenOptions::new().write(true).custom_flags(unnamed).open(&self.folder);
-            let (mut file, contents): (File, _) = (options.ok()?, vec![1; bytes as usize]);
+            let (mut file, contents) = (tempfile::tempfile_in(&self.folder).ok()?, vec![1; bytes as usize]);
             let begun = Instant::now();
             file.write_all(&contents).and_then(|()| file.sync_all()).ok()?;
             Some(begun.elapsed().as_secs_f64())

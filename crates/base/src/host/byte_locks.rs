@@ -2,11 +2,7 @@
 //! the file's folder. The system releases them when the process ends, however it ends, so a lock never
 //! outlives its owner.
 
-// On Linux these are open file description locks. Elsewhere locks belong to the process, which must then open
-// the file only once.
-#[cfg(not(target_os = "linux"))]
-use libc::{F_GETLK as GET, F_SETLK as SET};
-#[cfg(target_os = "linux")]
+// They belong to the open file, not to the process, which would lose them with the first of its files that it closes.
 use libc::{F_OFD_GETLK as GET, F_OFD_SETLK as SET};
 use std::{
     fs::{File, OpenOptions},
@@ -19,6 +15,14 @@ use std::{
 };
 
 use super::regular::open_regular;
+
+/// Kinds of locks, which are of another type than `flock`'s field on Linux.
+#[allow(clippy::unnecessary_cast)]
+const EXCLUSIVE: i16 = libc::F_WRLCK as i16;
+#[allow(clippy::unnecessary_cast)]
+const SHARED: i16 = libc::F_RDLCK as i16;
+#[allow(clippy::unnecessary_cast)]
+const NONE: i16 = libc::F_UNLCK as i16;
 
 /// A file whose bytes may be locked; the bytes need not exist. All errors except those from opening mean that
 /// the file system has no locks, or none left.
@@ -86,7 +90,7 @@ impl<F: AsFd> ByteLocks<F> {
     /// # Errors
     /// See [`ByteLocks`].
     pub fn try_lock(&self, byte: u64) -> io::Result<bool> {
-        self.attempt(libc::F_WRLCK, byte)
+        self.attempt(EXCLUSIVE, byte)
     }
 
     /// Locks a byte shared with others; false if another process holds it exclusively.
@@ -94,12 +98,12 @@ impl<F: AsFd> ByteLocks<F> {
     /// # Errors
     /// See [`ByteLocks`].
     pub fn try_share(&self, byte: u64) -> io::Result<bool> {
-        self.attempt(libc::F_RDLCK, byte)
+        self.attempt(SHARED, byte)
     }
 
     /// Releases the lock on a byte.
     pub fn unlock(&self, byte: u64) {
-        let _ = self.control(SET, libc::F_UNLCK, byte); // it ends with the process at the latest
+        let _ = self.control(SET, NONE, byte); // it ends with the process at the latest
     }
 
     /// Sets the file's modification time to now.
@@ -114,10 +118,10 @@ impl<F: AsFd> ByteLocks<F> {
 
     /// Whether another process holds or shares a byte.
     fn is_locked(&self, byte: u64) -> io::Result<bool> {
-        self.control(GET, libc::F_WRLCK, byte).map(|found| found != libc::F_UNLCK)
+        self.control(GET, EXCLUSIVE, byte).map(|found| found != NONE)
     }
 
-    fn attempt(&self, kind: i32, byte: u64) -> io::Result<bool> {
+    fn attempt(&self, kind: i16, byte: u64) -> io::Result<bool> {
         match self.control(SET, kind, byte) {
             Ok(_) => Ok(true),
             Err(e) if matches!(e.raw_os_error(), Some(libc::EAGAIN | libc::EACCES)) => Ok(false),
@@ -126,17 +130,17 @@ impl<F: AsFd> ByteLocks<F> {
     }
 
     /// Calls fcntl; returns the kind of lock that it found or set.
-    fn control(&self, command: i32, kind: i32, byte: u64) -> io::Result<i32> {
+    fn control(&self, command: i32, kind: i16, byte: u64) -> io::Result<i16> {
         // SAFETY: the struct has only integers, for which all-zero bytes are valid.
         let mut lock: libc::flock = unsafe { std::mem::zeroed() };
-        lock.l_type = kind as _;
+        lock.l_type = kind;
         lock.l_whence = libc::SEEK_SET as _;
         (lock.l_start, lock.l_len) = (byte as _, 1);
         loop {
             // SAFETY: the descriptor is open as long as `self` lives; the struct is a local variable.
             let done = unsafe { libc::fcntl(self.0.as_fd().as_raw_fd(), command, &raw mut lock) };
             match io::Error::last_os_error() {
-                _ if done != -1 => return Ok(lock.l_type.into()),
+                _ if done != -1 => return Ok(lock.l_type),
                 e if e.kind() != io::ErrorKind::Interrupted => return Err(e),
                 _ => {}
             }

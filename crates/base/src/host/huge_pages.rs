@@ -15,15 +15,16 @@ pub fn prefer_huge_pages<T>(room: &mut [MaybeUninit<T>]) {
     let (start, bytes) = (room.as_mut_ptr().cast::<u8>(), size_of_val(room));
     let skipped = start.align_offset(PAGE);
     let whole = bytes.saturating_sub(skipped) / PAGE * PAGE;
-    if whole == 0 {
-        return;
-    }
     #[cfg(target_os = "linux")]
-    // SAFETY: the range lies within `room`, which is borrowed exclusively. The advice changes no visible
-    // byte, and a failure has no effect.
-    unsafe {
-        libc::madvise(start.wrapping_add(skipped).cast(), whole, libc::MADV_HUGEPAGE);
+    if whole > 0 {
+        // SAFETY: the range lies within `room`, which is borrowed exclusively. The advice changes no visible
+        // byte, and a failure has no effect.
+        unsafe {
+            libc::madvise(start.wrapping_add(skipped).cast(), whole, libc::MADV_HUGEPAGE);
+        }
     }
+    #[cfg(not(target_os = "linux"))]
+    let _ = (start, whole);
 }
 
 #[cfg(test)]

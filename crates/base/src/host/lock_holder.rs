@@ -8,7 +8,8 @@ use std::{
 /// The process that holds the lock on a file, as far as the system tells: not one on another host or in another container.
 pub fn lock_holder(file: &File) -> Option<u32> {
     let facts = file.metadata().ok()?;
-    let (major, minor) = (libc::major(facts.dev()), libc::minor(facts.dev()));
+    // Device numbers are of another type on macOS, which has no such list.
+    let (major, minor) = (libc::major(facts.dev() as _), libc::minor(facts.dev() as _));
     let place = format!("{major:02x}:{minor:02x}:{}", facts.ino());
     holder_in(&fs::read_to_string("/proc/locks").ok()?, &place)
 }

@@ -1,9 +1,18 @@
 //! Counts a thread's page faults, and measures the time of one.
 
-use std::{hint::black_box, mem::MaybeUninit, sync::LazyLock, time::Instant};
+#[cfg(not(target_os = "macos"))]
+use std::mem::MaybeUninit;
+use std::{hint::black_box, sync::LazyLock, time::Instant};
+
+/// macOS counts those of a process alone.
+#[cfg(target_os = "macos")]
+pub fn page_faults() -> Option<u64> {
+    None
+}
 
 /// Page faults of the calling thread since it started, with and without disk access. `None` if the system
 /// does not count them.
+#[cfg(not(target_os = "macos"))]
 pub fn page_faults() -> Option<u64> {
     let mut usage = MaybeUninit::<libc::rusage>::zeroed();
     // SAFETY: the pointer is to a struct of the type that getrusage(2) fills, for which all-zero bytes are

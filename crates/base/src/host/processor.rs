@@ -8,7 +8,7 @@ const FLAGS: &str = "sse4_2 avx f16c fma avx2 avx512f avx512dq avx512bw avx512vl
 
 /// The processor's vector instruction sets, as the kernel names them.
 pub fn flags() -> Vec<String> {
-    super::cpuinfo_head().map(flags_in).unwrap_or_default()
+    super::model::cpuinfo_head().map(flags_in).unwrap_or_default()
 }
 
 fn flags_in(cpuinfo: &str) -> Vec<String> {
@@ -49,7 +49,7 @@ pub fn quota_cores() -> Option<f64> {
 
 /// The lowest quota among the cgroup and its ancestors.
 fn quota_in(groups: &str, mount: &Path) -> Option<f64> {
-    let folders = super::cgroup_folders(groups, mount, "cpu");
+    let folders = super::cgroup::folders(groups, mount, "cpu");
     folders.iter().filter_map(|folder| quota_of(folder)).min_by(f64::total_cmp)
 }
 

@@ -5,7 +5,7 @@ use std::{
     io::{self, PipeReader, Read, pipe},
     os::{
         fd::{AsRawFd, RawFd},
-        unix::{ffi::OsStrExt, process::CommandExt},
+        unix::ffi::OsStrExt,
     },
     path::Path,
     process::{Child, Command},
@@ -223,7 +223,9 @@ pub fn signal_in_words(signal: i32) -> String {
 }
 
 /// Makes the system send SIGTERM to a child if this process is killed.
+#[cfg(not(target_os = "macos"))]
 pub fn end_with_parent(child: &mut Command) {
+    use std::os::unix::process::CommandExt;
     // SAFETY: between fork and exec the child makes one system call, which accesses no memory.
     unsafe {
         child.pre_exec(|| {
@@ -232,6 +234,10 @@ pub fn end_with_parent(child: &mut Command) {
         });
     }
 }
+
+/// macOS has no such service.
+#[cfg(target_os = "macos")]
+pub fn end_with_parent(_: &mut Command) {}
 
 fn is_ignored(signal: i32) -> bool {
     let mut current = std::mem::MaybeUninit::<libc::sigaction>::uninit();

@@ -20,7 +20,8 @@ static WAS_CLOSED: AtomicBool = AtomicBool::new(false);
 
 /// Called before `main`: the standard library then opens `/dev/null` in the place of what is closed.
 #[used]
-#[unsafe(link_section = ".init_array")]
+#[cfg_attr(target_os = "macos", unsafe(link_section = "__DATA,__mod_init_func"))]
+#[cfg_attr(not(target_os = "macos"), unsafe(link_section = ".init_array"))]
 static LOOK: extern "C" fn() = look;
 
 extern "C" fn look() {

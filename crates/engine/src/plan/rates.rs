@@ -86,6 +86,8 @@ impl MachineRates {
         let (flops_per_s, elementwise_per_s) = match instruction_set {
             "avx512" => (160e9, 40e9),
             "avx2" => (80e9, 20e9),
+            // By the figures of its cores alone, which have two to four units for multiply-adds: nothing was measured.
+            "neon" => (40e9, 10e9),
             _ => (15e9, 5e9),
         };
         Self {

@@ -13,7 +13,7 @@ use super::{
 };
 use crate::{
     event::{Event, Header, Outcome, Progress, Status},
-    host::{lock, process_memory},
+    host::{lock, peak_resident_bytes},
 };
 
 /// The inputs of the row.
@@ -72,7 +72,7 @@ impl Row<'_> {
     /// Unknown for a training whose rows were lost.
     fn steps_per_s(&self) -> Option<f64> {
         let is_known = self.outcome.samples.is_some() || self.header.lab.is_some();
-        self.per_second(Some(self.outcome.steps).filter(|_| is_known))
+        self.per_second(is_known.then_some(self.outcome.steps))
     }
 
     fn per_second(&self, count: Option<u64>) -> Option<f64> {
@@ -176,7 +176,7 @@ impl Sink for SummaryCsv {
             Event::Finished(outcome) if !self.has_row => {
                 let Some(header) = &self.header else { return Ok(()) };
                 let wall_s = outcome.earlier_s + self.begun.elapsed().as_secs_f64();
-                let peak_rss_bytes = process_memory("VmHWM");
+                let peak_rss_bytes = peak_resident_bytes();
                 // A kill between this and the next flush leaves no row, which also means that it has not ended.
                 self.file.flush()?;
                 self.file.cut(self.head)?;

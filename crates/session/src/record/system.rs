@@ -199,13 +199,13 @@ fn share(percent: Option<u32>) -> Option<f64> {
 
 impl Row {
     fn of_host(elapsed_s: f64, load: Option<load::Use>) -> Self {
-        let [total, free] = host::memory(["MemTotal", "MemAvailable"]);
+        let host::Memory { total, available: free } = host::memory();
         Self {
             elapsed_s,
             device: "cpu".to_owned(),
             utilization: load.map(|load| load.utilization),
             load,
-            rss_bytes: host::process_memory("VmRSS"),
+            rss_bytes: host::resident_bytes(),
             load_1m: load::average_1m(),
             memory_used_bytes: total.zip(free).map(|(total, free)| total - free.min(total)),
             memory_available_bytes: free,

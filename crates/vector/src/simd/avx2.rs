@@ -2,8 +2,8 @@
 
 use std::arch::x86_64::*;
 
+use super::compile;
 use super::vector::Vector;
-use super::{compile, hints};
 
 compile!(#[target_feature(enable = "avx2,fma,bmi2")] __m256, 8, 8, [1 2 3 4 5 6]);
 
@@ -35,7 +35,11 @@ impl Vector for __m256 {
     unsafe fn stream(self, to: *mut f32) {
         unsafe { _mm256_stream_ps(to, self) }
     }
-    hints!();
+    #[inline(always)]
+    fn fence() {
+        // SAFETY: sfence is part of SSE, which every x86-64 has.
+        unsafe { _mm_sfence() }
+    }
     #[inline(always)]
     unsafe fn load_some(from: *const f32, mask: __m256i) -> Self {
         unsafe { _mm256_maskload_ps(from, mask) }

@@ -2,8 +2,8 @@
 
 use std::arch::x86_64::*;
 
+use super::compile;
 use super::vector::Vector;
-use super::{compile, hints};
 
 compile!(#[target_feature(enable = "avx512f,avx512bw,avx512cd,avx512dq,avx512vl,avx2,fma,bmi2")] __m512, 16, 8, [1 2 3 4 5 6 7 8 9 10 11 12 13 14]);
 
@@ -32,7 +32,11 @@ impl Vector for __m512 {
     unsafe fn stream(self, to: *mut f32) {
         unsafe { _mm512_stream_ps(to, self) }
     }
-    hints!();
+    #[inline(always)]
+    fn fence() {
+        // SAFETY: sfence is part of SSE, which every x86-64 has.
+        unsafe { _mm_sfence() }
+    }
     #[inline(always)]
     unsafe fn load_some(from: *const f32, mask: __mmask16) -> Self {
         unsafe { _mm512_maskz_loadu_ps(mask, from) }

@@ -1,5 +1,6 @@
 //! Matrix-vector products, limited by reading the matrix once.
 
+use super::prefetch::{into_l1, into_l2};
 use super::vector::Vector;
 use super::{InstructionSet, check, dispatch};
 
@@ -141,9 +142,9 @@ pub(super) unsafe fn dot_rows<V: Vector, const N: usize, const G: usize>(
                     let w = V::load(w.as_ptr().add(j));
                     for g in 0..G {
                         if named {
-                            V::prefetch_far(far[g].wrapping_add(j))
+                            into_l2(far[g].wrapping_add(j))
                         } else {
-                            V::prefetch(far[g].wrapping_add(j))
+                            into_l1(far[g].wrapping_add(j))
                         }
                         acc[g] = V::load(at[g].add(j)).mul_add(w, acc[g]);
                     }
@@ -152,8 +153,8 @@ pub(super) unsafe fn dot_rows<V: Vector, const N: usize, const G: usize>(
                     let w = V::load_some(w.as_ptr().add(whole), part);
                     for g in 0..G {
                         if named {
-                            V::prefetch_far(far[g].wrapping_add(whole));
-                            V::prefetch_far(far[g].wrapping_add(k - 1));
+                            into_l2(far[g].wrapping_add(whole));
+                            into_l2(far[g].wrapping_add(k - 1));
                         }
                         acc[g] = V::load_some(at[g].add(whole), part).mul_add(w, acc[g]);
                     }
@@ -320,7 +321,7 @@ unsafe fn weigh_row<V: Vector, const C: usize>(
         let weight = V::splat(weight);
         for (c, sum) in sums.iter_mut().enumerate() {
             let from = from.add(c * V::LANES);
-            V::prefetch(later.wrapping_add(c * V::LANES));
+            into_l1(later.wrapping_add(c * V::LANES));
             let x = if c + 1 == C { V::load_some(from, last) } else { V::load(from) };
             *sum = x.mul_add(weight, *sum);
         }

@@ -23,6 +23,8 @@ mod avx2;
 mod avx512;
 #[cfg(target_arch = "x86_64")]
 mod dot_bf16;
+#[cfg(target_arch = "aarch64")]
+mod neon;
 
 #[cfg(target_arch = "x86_64")]
 use std::arch::is_x86_feature_detected;
@@ -45,6 +47,8 @@ macro_rules! dispatch {
             $crate::simd::Set::Avx512 => $crate::simd::avx512::$function($($argument),*),
             #[cfg(target_arch = "x86_64")]
             $crate::simd::Set::Avx2 => $crate::simd::avx2::$function($($argument),*),
+            #[cfg(target_arch = "aarch64")]
+            $crate::simd::Set::Neon => $crate::simd::neon::$function($($argument),*),
             $crate::simd::Set::Portable => $crate::simd::portable::$function($($argument),*),
         }
     };
@@ -120,40 +124,6 @@ macro_rules! compile {
 }
 use compile;
 
-/// Hints that are the same for all x86-64 vectors; none of them computes anything.
-#[cfg(target_arch = "x86_64")]
-macro_rules! hints {
-    () => {
-        #[inline(always)]
-        fn fence() {
-            // SAFETY: sfence is part of SSE, which every x86-64 has.
-            unsafe { _mm_sfence() }
-        }
-        // The assembly is empty: it does not read through the pointer.
-        #[allow(clippy::pointers_in_nomem_asm_block)]
-        #[inline(always)]
-        fn opaque(mut pointer: *const f32) -> *const f32 {
-            // SAFETY: the block has no instruction.
-            unsafe {
-                std::arch::asm!("/* {} */", inout(reg) pointer, options(pure, nomem, nostack, preserves_flags))
-            };
-            pointer
-        }
-        #[inline(always)]
-        fn prefetch_far(at: *const f32) {
-            // SAFETY: a prefetch of an address that is not mapped does nothing.
-            unsafe { _mm_prefetch::<_MM_HINT_T1>(at.cast()) }
-        }
-        #[inline(always)]
-        fn prefetch(at: *const f32) {
-            // SAFETY: a prefetch of an address that is not mapped does nothing.
-            unsafe { _mm_prefetch::<_MM_HINT_T0>(at.cast()) }
-        }
-    };
-}
-#[cfg(target_arch = "x86_64")]
-use hints;
-
 /// A set of vector instructions. Values exist only for instructions that this machine has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct InstructionSet(Set);
@@ -164,6 +134,8 @@ enum Set {
     Avx512,
     #[cfg(target_arch = "x86_64")]
     Avx2,
+    #[cfg(target_arch = "aarch64")]
+    Neon,
     Portable,
 }
 
@@ -197,6 +169,8 @@ impl InstructionSet {
                     && is_x86_feature_detected!("fma")
                     && is_x86_feature_detected!("bmi2"),
             ),
+            #[cfg(target_arch = "aarch64")]
+            (Set::Neon, true),
             (Set::Portable, true),
         ];
         all.into_iter().filter(|&(_, there)| there).map(|(set, _)| Self(set))
@@ -226,6 +200,8 @@ impl InstructionSet {
             Set::Avx512 => "avx512",
             #[cfg(target_arch = "x86_64")]
             Set::Avx2 => "avx2",
+            #[cfg(target_arch = "aarch64")]
+            Set::Neon => "neon",
             Set::Portable => "portable",
         }
     }
@@ -244,6 +220,8 @@ impl InstructionSet {
             Set::Avx512 => 16,
             #[cfg(target_arch = "x86_64")]
             Set::Avx2 => 8,
+            #[cfg(target_arch = "aarch64")]
+            Set::Neon => 4,
             Set::Portable => 4,
         }
     }
@@ -255,6 +233,8 @@ impl InstructionSet {
             Set::Avx512 => 14,
             #[cfg(target_arch = "x86_64")]
             Set::Avx2 => 6,
+            #[cfg(target_arch = "aarch64")]
+            Set::Neon => 12,
             Set::Portable => 4,
         }
     }

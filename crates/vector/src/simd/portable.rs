@@ -66,14 +66,6 @@ impl Vector for Four {
         (self[0] + self[2]) + (self[1] + self[3])
     }
     #[inline(always)]
-    fn opaque(pointer: *const f32) -> *const f32 {
-        pointer
-    }
-    #[inline(always)]
-    fn prefetch_far(_: *const f32) {}
-    #[inline(always)]
-    fn prefetch(_: *const f32) {}
-    #[inline(always)]
     unsafe fn deinterleave(low: Self, high: Self) -> (Self, Self) {
         ([low[0], low[2], high[0], high[2]], [low[1], low[3], high[1], high[3]])
     }

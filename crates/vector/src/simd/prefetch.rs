@@ -3,13 +3,42 @@
 /// Prefetches into the L2 cache, which allows more outstanding requests than L1.
 #[inline(always)]
 pub fn prefetch(numbers: &[f32]) {
-    #[cfg(target_arch = "x86_64")]
     // If the slice is not aligned, its last element may lie on one more cache line.
     for line in numbers.chunks(16).chain(numbers.last().map(std::slice::from_ref)) {
-        use std::arch::x86_64::{_MM_HINT_T1, _mm_prefetch};
-        // SAFETY: a prefetch has no visible effect and never faults; SSE is part of x86-64.
-        unsafe { _mm_prefetch::<_MM_HINT_T1>(line.as_ptr().cast()) }
+        into_l2(line.as_ptr());
     }
-    #[cfg(not(target_arch = "x86_64"))]
-    let _ = numbers;
+}
+
+/// Prefetches the cache line at `at` into L1; any address is valid, since one that is not mapped does nothing.
+#[inline(always)]
+pub(super) fn into_l1(at: *const f32) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: a prefetch has no visible effect and never faults; SSE is part of x86-64.
+    unsafe {
+        std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(at.cast());
+    }
+    #[cfg(target_arch = "aarch64")]
+    // SAFETY: a prefetch has no visible effect and never faults.
+    unsafe {
+        std::arch::asm!("prfm pldl1keep, [{}]", in(reg) at, options(readonly, nostack, preserves_flags));
+    }
+    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+    let _ = at;
+}
+
+/// Prefetches the cache line at `at` into L2; any address is valid.
+#[inline(always)]
+pub(super) fn into_l2(at: *const f32) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: a prefetch has no visible effect and never faults; SSE is part of x86-64.
+    unsafe {
+        std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T1 }>(at.cast());
+    }
+    #[cfg(target_arch = "aarch64")]
+    // SAFETY: a prefetch has no visible effect and never faults.
+    unsafe {
+        std::arch::asm!("prfm pldl2keep, [{}]", in(reg) at, options(readonly, nostack, preserves_flags));
+    }
+    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+    let _ = at;
 }

@@ -8,6 +8,7 @@
 //! | --- | --- | --- | --- |
 //! | avx512 | 16 | 14 x 32 | 28 of 32 |
 //! | avx2 | 8 | 6 x 16 | 12 of 16 |
+//! | neon | 4 | 12 x 8 | 24 of 32 |
 //! | portable | 4 | 4 x 8 | 8 of 16 |
 //!
 //! Why two vectors wide: layers are mostly multiples of 32 wide, so no column is wasted, and 14 broadcasts
@@ -23,7 +24,8 @@
 //! **The order of additions.** An element is one chain over k, from first to last. Its bits do not depend on
 //! the tile's shape, on packing, or on partial sums that were stored and loaded again.
 
-use super::vector::Vector;
+use super::prefetch::into_l2;
+use super::vector::{Vector, opaque};
 use super::{InstructionSet, check, dispatch};
 
 /// Memory order of the left operand.
@@ -102,11 +104,11 @@ impl<'a> Lines<'a> {
 
     /// Prefetches the next cache line.
     #[inline(always)]
-    fn next<V: Vector>(&mut self) {
+    fn next(&mut self) {
         if self.rows == 0 {
             return;
         }
-        V::prefetch_far(self.at.wrapping_add(self.column));
+        into_l2(self.at.wrapping_add(self.column));
         self.column += 16;
         if self.column >= self.columns {
             (self.at, self.rows, self.column) = (self.at.wrapping_add(self.stride), self.rows - 1, 0);
@@ -246,9 +248,9 @@ unsafe fn tile<V: Vector, const R: usize, const C: usize, const PART: bool>(
             std::array::from_fn(|i| s.lhs.as_ptr().wrapping_add((3 * i).wrapping_mul(row_stride)));
         let (mut k, mut rhs) = (s.k, rhs);
         while k > 0 {
-            ahead[0].next::<V>();
-            ahead[1].next::<V>();
-            next.next::<V>();
+            ahead[0].next();
+            ahead[1].next();
+            next.next();
             let few = k.min(8);
             k -= few;
             for _ in 0..few {
@@ -263,7 +265,7 @@ unsafe fn tile<V: Vector, const R: usize, const C: usize, const PART: bool>(
                     }
                 });
                 for pointer in &mut third {
-                    *pointer = V::opaque(pointer.wrapping_byte_add(k_bytes));
+                    *pointer = opaque(pointer.wrapping_byte_add(k_bytes));
                 }
                 rhs = rhs.wrapping_byte_add(rhs_bytes);
             }

@@ -30,14 +30,26 @@ pub(super) trait Vector: Copy {
     unsafe fn where_positive(self, x: Self) -> Self;
     /// The sum of all lanes, in a fixed order.
     unsafe fn sum(self) -> f32;
-    /// Returns the pointer, hiding its origin from the optimizer.
-    fn opaque(pointer: *const f32) -> *const f32;
-    /// Prefetches the cache line at `at` into L2; any address is valid.
-    fn prefetch_far(at: *const f32);
-    /// Prefetches the cache line at `at` into L1; any address is valid.
-    fn prefetch(at: *const f32);
     /// The even and the odd elements of `low` followed by `high`.
     unsafe fn deinterleave(low: Self, high: Self) -> (Self, Self);
     /// `block[i][j]` becomes `block[j][i]`; `block` has `LANES` vectors.
     unsafe fn transpose(block: &mut [Self]);
+}
+
+/// Returns the pointer, hiding its origin from the optimizer where there is an assembler for it.
+// The assembly is empty: it does not read through the pointer.
+#[allow(clippy::pointers_in_nomem_asm_block)]
+#[inline(always)]
+pub(super) fn opaque(pointer: *const f32) -> *const f32 {
+    #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+    {
+        let mut pointer = pointer;
+        // SAFETY: the block has no instruction.
+        unsafe {
+            std::arch::asm!("/* {} */", inout(reg) pointer, options(pure, nomem, nostack, preserves_flags));
+        }
+        pointer
+    }
+    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+    pointer
 }

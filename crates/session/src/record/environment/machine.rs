@@ -43,7 +43,7 @@ pub struct Memory {
 pub struct Os {
     pub name: &'static str,
     pub arch: &'static str,
-    pub kernel: Option<String>,
+    pub kernel: String,
 }
 
 #[derive(Clone, Debug, Serialize)]
@@ -79,7 +79,7 @@ impl Cpu {
 impl Memory {
     /// This machine's memory as it is now.
     pub fn here() -> Self {
-        let [total_bytes, available_bytes] = host::memory(["MemTotal", "MemAvailable"]);
+        let host::Memory { total: total_bytes, available: available_bytes } = host::memory();
         Self { total_bytes, available_bytes, limit_bytes: host::memory_limit(total_bytes) }
     }
 }
@@ -87,8 +87,7 @@ impl Memory {
 impl Os {
     /// This machine's operating system.
     pub fn here() -> Self {
-        static KERNEL: LazyLock<Option<String>> = LazyLock::new(host::kernel);
-        Self { name: std::env::consts::OS, arch: std::env::consts::ARCH, kernel: KERNEL.clone() }
+        Self { name: std::env::consts::OS, arch: std::env::consts::ARCH, kernel: host::kernel() }
     }
 }
 
