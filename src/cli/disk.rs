@@ -36,7 +36,7 @@ impl Disk {
         Some(Self { folder: folder.to_owned(), block, free, write_s: None })
     }
 
-    /// Times it with files without a name, of which nothing is left. Nothing that is to be written has more than `bytes`.
+    /// Times it with temporary files, which have no name where the file system can do that. Nothing that is to be written has more than `bytes`.
     pub fn measure(&mut self, bytes: u64) {
         let write_s = |bytes: u64| {
             let (mut file, contents) = (tempfile::tempfile_in(&self.folder).ok()?, vec![1; bytes as usize]);

@@ -94,11 +94,14 @@ pub fn logical_cores() -> Option<usize> {
     *CORES
 }
 
-/// The name of this host.
+/// The name of this host, as of the first call.
 pub fn name() -> String {
-    let uname = rustix::system::uname();
-    let name = uname.nodename().to_string_lossy();
-    if name.is_empty() { "host".to_owned() } else { name.into_owned() }
+    static NAME: LazyLock<String> = LazyLock::new(|| {
+        let uname = rustix::system::uname();
+        let name = uname.nodename().to_string_lossy();
+        if name.is_empty() { "host".to_owned() } else { name.into_owned() }
+    });
+    NAME.clone()
 }
 
 /// The release of the operating system's kernel.

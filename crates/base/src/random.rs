@@ -21,7 +21,7 @@ pub enum Purpose {
     Split = 3,
     /// Dropout masks; indexed by layer.
     Dropout = 4,
-    /// Synthetic rows; index 0 for training, 1 for validation.
+    /// Synthetic rows; index 0 for training, 1 for validation, 2 for the weights or centres that make them.
     Data = 5,
     /// Tensors of lab experiments; indexed by tensor.
     Tensor = 6,

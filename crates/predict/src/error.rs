@@ -27,7 +27,7 @@ pub enum PredictError {
     #[error("`{}` is a file that is read", file.display())]
     IsInput { file: PathBuf },
     #[error("`{}` set no rows aside for a test", folder.display())]
-    NoTestRows { folder: PathBuf, has_folds: bool },
+    NoTestRows { folder: PathBuf, has_folds: bool, are_made: bool },
     #[error("`{}` has no rows to validate on", folder.display())]
     NoValidationRows { folder: PathBuf },
     #[error("`{}` would hold plain text, and its name says gzip", file.display())]
@@ -111,6 +111,9 @@ impl PredictError {
             Self::NoTestRows { has_folds: true, .. } => Some(
                 "`--out-of-fold` takes the rows of a sweep's folds, each by the models that did not train on it; or give rows that have the target, or train with `data.split.test=0.1`",
             ),
+            Self::NoTestRows { are_made: true, .. } => {
+                Some("rows that are made have no test part: give rows that have the target")
+            }
             Self::NoTestRows { has_folds: false, .. } => {
                 Some("give rows that have the target, or train with `data.split.test=0.1`")
             }

@@ -116,6 +116,7 @@ impl Trained {
         let none = || PredictError::NoTestRows {
             folder: self.folder.clone(),
             has_folds: self.spec.data.folds.is_some(),
+            are_made: self.spec.data.source.synthetic().is_some(),
         };
         if !self.has_test_rows() {
             return Err(none());

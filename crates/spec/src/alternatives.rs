@@ -19,6 +19,7 @@ fn names_in(table: &str) -> Vec<&'static str> {
     match table {
         "checkpoint" => names::<Every>(),
         "data" => names::<Source>(),
+        "data.synthetic_regression" => vec!["weights", "features"],
         "devices" => names::<Request>(),
         "matmul" => names::<Operands>(),
         "model.init" => names::<Init>(),

@@ -170,7 +170,8 @@ impl Spec {
         } else {
             t.ignore_the_rest();
         }
-        if !t.has("model.loss") && matches!(self.data.source, Source::Idx(_)) {
+        let are_classes = matches!(self.data.source, Source::Idx(_) | Source::SyntheticClassification(_));
+        if !t.has("model.loss") && are_classes {
             self.model.loss = Loss::CrossEntropy;
         }
         let trainer = &mut *self.trainer;

@@ -15,7 +15,7 @@ table! {
     pub struct Model {
         /// The layers, first to last.
         pub layers: Vec<Layer> => |v| v.list(1..=MAX_LAYERS, Layer::read),
-        /// What is minimized (mse; cross_entropy where the data source is idx).
+        /// What is minimized (mse; cross_entropy where the data source is idx or synthetic_classification).
         pub loss: Loss, else Loss::Mse,
         /// Weights of the classes in `cross_entropy`, by class or in their order; `"balanced"`: rows / (classes * rows of the class).
         pub class_weights: Option<ClassWeights> = None,

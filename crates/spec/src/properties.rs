@@ -130,7 +130,7 @@ fn table(schema: &Json) -> BoxedStrategy<Json> {
 }
 
 /// Rules between fields, which the schema does not express.
-const RULES: [&str; 35] = [
+const RULES: [&str; 37] = [
     "needs exactly one of",
     "needs `patience` or `stopping_threshold`",
     "nesterov momentum requires",
@@ -145,6 +145,8 @@ const RULES: [&str; 35] = [
     "the batch does not grow",
     "needs classes",
     "needs numbers to predict",
+    "gives classes",
+    "needs `weights` or `features`",
     "has one column of classes to predict",
     "is named twice",
     "classes cannot be standardized",

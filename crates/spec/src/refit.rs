@@ -209,10 +209,9 @@ impl Refit<'_> {
     fn take_rows(&self, words: &mut Vec<String>) -> Result<(), [String; 2]> {
         let data: &Data = &self.spec.data;
         if let Some(made) = data.source.synthetic() {
-            let [train, validation, _] = made.keys;
-            if made.validation_rows > 0 && !self.is_given(validation) {
-                words.push(format!("{train}={}", made.train_rows + made.validation_rows));
-                words.push(format!("{validation}=0"));
+            if made.validation_rows > 0 && !self.is_given(made.validation_key) {
+                words.push(format!("{}={}", made.train_key, made.train_rows + made.validation_rows));
+                words.push(format!("{}=0", made.validation_key));
             }
             return Ok(());
         }

@@ -10,7 +10,7 @@ table! {
     pub struct SyntheticRegression {
         /// The true weights, one per feature.
         pub weights: Option<Vec<f64>> = None => some(|v| v.list(1..=1_000_000, finite)),
-        /// In their place, how many weights the run's seed draws, from N(0, 1/features).
+        /// In their place, the number of weights: they are drawn, a vector of length 1, the same for every seed.
         pub features: Option<usize> = None => some(size),
         /// The true bias.
         pub bias: f64 = 0.0 => finite,
@@ -30,9 +30,9 @@ table! {
         /// Features per row.
         pub features: usize => size,
         /// Number of classes.
-        pub classes: u32 => |v| v.integer(2..=1_000_000) as u32,
-        /// Distance between two centres, in standard deviations of the rows around them: the centres are drawn from
-        /// N(0, separation² / (2 features)). Of two classes 3 apart, the best model mistakes 6.7 %.
+        pub classes: u32 => |v| v.integer(2..=10_000) as u32,
+        /// The distance between two centres, as root mean square, in standard deviations of the rows around them. The centres are
+        /// drawn, the same for every seed.
         pub separation: f64 = 3.0 => non_negative,
         /// Rows to train on.
         pub train_rows: usize = 1000 => size,
@@ -50,15 +50,14 @@ impl SyntheticRegression {
     /// What it makes.
     pub fn made(&self) -> Synthetic {
         Synthetic {
-            keys: [
-                "data.synthetic_regression.train_rows",
-                "data.synthetic_regression.validation_rows",
-                "data.synthetic_regression.features",
-            ],
-            features: self.weights.as_ref().map(Vec::len).or(self.features).unwrap_or(0),
+            table: "data.synthetic_regression",
+            train_key: "data.synthetic_regression.train_rows",
             train_rows: self.train_rows,
+            validation_key: "data.synthetic_regression.validation_rows",
             validation_rows: self.validation_rows,
-            lists: 1,
+            features: self.weights.as_ref().map(Vec::len).or(self.features).unwrap_or(0),
+            parameters_key: "data.synthetic_regression.features",
+            parameter_vectors: 1,
         }
     }
 }
@@ -67,15 +66,14 @@ impl SyntheticClassification {
     /// What it makes.
     pub fn made(&self) -> Synthetic {
         Synthetic {
-            keys: [
-                "data.synthetic_classification.train_rows",
-                "data.synthetic_classification.validation_rows",
-                "data.synthetic_classification.classes",
-            ],
-            features: self.features,
+            table: "data.synthetic_classification",
+            train_key: "data.synthetic_classification.train_rows",
             train_rows: self.train_rows,
+            validation_key: "data.synthetic_classification.validation_rows",
             validation_rows: self.validation_rows,
-            lists: self.classes as usize,
+            features: self.features,
+            parameters_key: "data.synthetic_classification.classes",
+            parameter_vectors: self.classes as usize,
         }
     }
 }
@@ -83,16 +81,22 @@ impl SyntheticClassification {
 /// What the sources that make their rows have in common.
 #[derive(Clone, Copy, Debug)]
 pub struct Synthetic {
-    /// The keys with the numbers of rows to train on, of those to validate on, and of `lists`, or how long these are.
-    pub keys: [&'static str; 3],
-    /// Features per row.
-    pub features: usize,
+    /// The source's table.
+    pub table: &'static str,
+    /// The key of `train_rows`.
+    pub train_key: &'static str,
     /// Rows to train on.
     pub train_rows: usize,
+    /// The key of `validation_rows`.
+    pub validation_key: &'static str,
     /// Rows to validate on.
     pub validation_rows: usize,
-    /// How many lists of as many numbers as features make the rows: one of weights, or one per class.
-    pub lists: usize,
+    /// Features per row.
+    pub features: usize,
+    /// The key that makes the parameters of the rows many.
+    pub parameters_key: &'static str,
+    /// Vectors of as many numbers as features that the rows are made from: one of weights, or a centre per class.
+    pub parameter_vectors: usize,
 }
 
 impl Source {

@@ -12,11 +12,16 @@ pub struct Template {
 }
 
 /// All templates.
-pub const TEMPLATES: [Template; 5] = [
+pub const TEMPLATES: [Template; 6] = [
     Template {
         name: "linreg",
         about: "linear regression on synthetic data, with known true weights",
         text: include_str!("templates/linreg.toml"),
+    },
+    Template {
+        name: "classes",
+        about: "classes of made rows, 784-256-10: what a machine takes for it, without any data",
+        text: include_str!("templates/classes.toml"),
     },
     Template {
         name: "csv",

@@ -71,22 +71,30 @@ fn training_rows_depend_on_the_seed_alone() {
 
 #[test]
 fn weights_are_drawn_so_that_targets_have_unit_variance() {
-    let drawn = SyntheticRegression { weights: None, features: Some(400), bias: 0.0, ..spec(5000, 0) };
-    let (one, other) = (made(drawn.clone(), 1), made(SyntheticRegression { train_rows: 10, ..drawn }, 1));
+    let drawn = SyntheticRegression { weights: None, features: Some(400), bias: 0.0, ..spec(5000, 1000) };
+    let (one, other) = (made(drawn.clone(), 1), made(SyntheticRegression { train_rows: 10, ..drawn }, 2));
     let (weights, bias) = one.truth.clone().expect("a truth");
     assert_eq!((weights.len(), bias), (400, 0.0));
-    assert_eq!(one.truth, other.truth, "whatever the number of rows");
+    assert_eq!(one.truth, other.truth, "whatever the seed and the number of rows");
     let square: f64 = weights.iter().map(|w| w * w).sum();
-    // The sum of 400 squares of N(0, 1/400): within five standard errors of 1, as is the variance of 5000 targets of it.
-    assert!((square - 1.0).abs() < 5.0 * (2.0_f64 / 400.0).sqrt(), "{square}");
+    assert!((square - 1.0).abs() < 1e-12, "{square}");
+    // Five standard errors of a variance.
     let variance = one.train.targets.iter().map(|y| f64::from(*y).powi(2)).sum::<f64>() / 5000.0;
-    assert!((variance / square - 1.0).abs() < 5.0 * (2.0_f64 / 5000.0).sqrt(), "{variance}");
-    let exact: f64 = memory(&one.train)[..400].iter().zip(&weights).map(|(x, w)| f64::from(*x) * w).sum();
-    assert!((f64::from(one.train.targets[0]) - exact).abs() < 0.06, "within noise");
+    assert!((variance - 1.0).abs() < 5.0 * (2.0_f64 / 5000.0).sqrt(), "{variance}");
+    let error = |x: &[f32], y: f32| {
+        f64::from(y) - x.iter().zip(&weights).map(|(x, w)| f64::from(*x) * w).sum::<f64>()
+    };
+    let validation = one.validation.as_ref().expect("rows to validate on");
+    let rows = memory(validation).chunks_exact(400).zip(validation.targets.iter());
+    let mean = rows.map(|(x, y)| error(x, *y).powi(2)).sum::<f64>() / 1000.0;
+    assert!((mean / 1e-4 - 1.0).abs() < 5.0 * (2.0_f64 / 1000.0).sqrt(), "{mean}");
+    let told =
+        format!("have a mean squared error of {} on those to validate on", runner::units::number(mean));
+    assert!(one.notes[0].ends_with(&told), "{:?}: {told}", one.notes);
 }
 
 /// The best classifier of two normal distributions at a distance of d takes the nearer centre, and errs with probability
-/// `Phi(-d/2)` (Duda, Hart, Stork, *Pattern Classification*, 2.6).
+/// `Phi(-d/2)` (Duda, Hart, Stork: *Pattern Classification*, 2001, section 2.6).
 #[test]
 fn two_classes_overlap_as_their_distance_says() {
     let made = classes(64, 2, 40_000);
@@ -102,8 +110,7 @@ fn two_classes_overlap_as_their_distance_says() {
     let squared: f64 = (0..64).map(|i| (centre(0, i) - centre(1, i)).powi(2)).sum();
     // Each mean of 20,000 rows is off by N(0, 1/20000) per coordinate.
     let distance = (squared - 64.0 * 2.0 / 20_000.0).sqrt();
-    // 64 coordinates make the squared distance 9 within five standard errors.
-    assert!((distance.powi(2) / 9.0 - 1.0).abs() < 5.0 * (2.0_f64 / 64.0).sqrt(), "{distance}");
+    assert!((distance - 3.0).abs() < 5.0 * (2.0_f64 / 20_000.0).sqrt(), "{distance}");
     let validation = made.validation.as_ref().expect("rows to validate on");
     let wrong = memory(validation).chunks_exact(64).zip(validation.targets.iter()).filter(|(x, class)| {
         let to = |class: usize| -> f64 {
@@ -112,15 +119,36 @@ fn two_classes_overlap_as_their_distance_says() {
         (to(1) < to(0)) != (**class == 1.0)
     });
     let error = wrong.count() as f64 / 5000.0;
-    // Phi(-1.5) is 0.0668 at a distance of 3, and changes by 0.065 per unit of it; five standard errors of 5000 rows are 0.018.
-    assert!((error - (0.0668 - 0.065 * (distance - 3.0))).abs() < 0.022, "{error} at {distance}");
+    // Phi(-1.5), within five standard errors of 5000 rows.
+    assert!((error - 0.0668).abs() < 0.018, "{error}");
+    let told = made.notes[0].split("accuracy of ").nth(1).and_then(|rest| rest.split(" %").next());
+    let told: f64 = told.expect("the best accuracy").parse().expect("a number");
+    assert!((told / 100.0 - (1.0 - error)).abs() < 0.004, "{told} and {error}");
+}
+
+/// Nothing tells them apart: each has the probability 1/4, and the first is predicted.
+#[test]
+fn classes_in_one_place_cannot_be_told_apart() {
+    let spec = SyntheticClassification {
+        features: 5,
+        classes: 4,
+        separation: 0.0,
+        train_rows: 10,
+        validation_rows: 100,
+    };
+    let made =
+        open(&data(Source::SyntheticClassification(spec)), Task::Classification, 1, MUCH).expect("rows");
+    let first =
+        made.validation.expect("rows to validate on").targets.iter().filter(|class| **class == 0.0).count();
+    let told = format!("a loss of 1.386 and an accuracy of {first}.0 % on the rows to validate on");
+    assert_eq!(made.notes, [format!("the best model, which takes the nearest centre, has {told}")]);
 }
 
 #[test]
 fn classes_are_frozen_and_alike_whatever_the_number_of_rows() {
     let (one, other) = (classes(2, 3, 4), classes(2, 3, 9));
     assert_eq!(memory(&one.train), &memory(&other.train)[..8]);
-    assert_eq!(memory(&one.train)[..4], [0.795_402_17, 1.561_034_4, 2.565_106_6, 1.125_771_4]);
+    assert_eq!(memory(&one.train)[..4], [0.820_697_07, 2.935_530_2, -1.185_536_9, 1.290_454_9]);
     assert_eq!(other.train.targets[..], [0.0, 1.0, 1.0, 0.0, 0.0, 1.0, 1.0, 2.0, 1.0]);
 }
 

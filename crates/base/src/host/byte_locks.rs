@@ -2,7 +2,8 @@
 //! the file's folder. The system releases them when the process ends, however it ends, so a lock never
 //! outlives its owner.
 
-// They belong to the open file, not to the process, which would lose them with the first of its files that it closes.
+// Such a lock belongs to the open file. One by F_SETLK belongs to the process, which loses it once it closes any descriptor of
+// that file.
 use libc::{F_OFD_GETLK as GET, F_OFD_SETLK as SET};
 use std::{
     fs::{File, OpenOptions},

@@ -37,8 +37,8 @@ fn model_in(cpuinfo: &str) -> Option<String> {
     lines().find(|(key, _)| names.contains(key)).map(|(_, value)| value.to_owned()).or_else(numbered)
 }
 
-/// Linux on AArch64 has numbers in the place of a name: who designed the core, and which of theirs it is. Those of machines that
-/// train networks have their names here (from cputype.h of Linux); others stay numbers.
+/// Linux on AArch64 has numbers in the place of a name: who designed the core, and which of theirs it is. Those of servers and of
+/// NVIDIA's machines have names here, spelled like lscpu's; others stay numbers.
 fn arm_core(implementer: &str, part: &str) -> String {
     let name = match (implementer, part) {
         ("0x41", "0xd08") => "Cortex-A72",
@@ -59,7 +59,7 @@ fn arm_core(implementer: &str, part: &str) -> String {
     name.to_owned()
 }
 
-/// The first core's caches from L1 on, as `L1 data 48K`.
+/// The first core's caches from L1 on, as `L1 data 48K`; of one that several cores share on macOS, its share.
 pub fn caches() -> Vec<String> {
     static CACHES: LazyLock<Vec<String>> = LazyLock::new(read_caches);
     CACHES.clone()
@@ -76,9 +76,11 @@ fn read_caches() -> Vec<String> {
     };
     let mut caches: Vec<String> = (0..).map_while(cache).collect();
     if caches.is_empty() {
-        // The cores of macOS come in kinds; `perflevel0` are the fastest.
+        // Apple's processors have fast and slow cores: `perflevel0` are the fast ones, of which several share an L2.
         let l1 = macos::number(c"hw.perflevel0.l1dcachesize").or_else(|| macos::number(c"hw.l1dcachesize"));
-        let l2 = macos::number(c"hw.perflevel0.l2cachesize").or_else(|| macos::number(c"hw.l2cachesize"));
+        let shared = macos::number(c"hw.perflevel0.cpusperl2").map_or(1, |cores| cores.max(1));
+        let l2 = macos::number(c"hw.perflevel0.l2cachesize").map(|bytes| bytes / shared);
+        let l2 = l2.or_else(|| macos::number(c"hw.l2cachesize"));
         caches.extend(l1.map(|bytes| format!("L1 data {}K", bytes / 1024)));
         caches.extend(l2.map(|bytes| format!("L2 unified {}K", bytes / 1024)));
     }

@@ -1,29 +1,25 @@
 //! Counts a thread's page faults, and measures the time of one.
 
-#[cfg(not(target_os = "macos"))]
-use std::mem::MaybeUninit;
 use std::{hint::black_box, sync::LazyLock, time::Instant};
 
-/// macOS counts those of a process alone.
-#[cfg(target_os = "macos")]
-pub fn page_faults() -> Option<u64> {
-    None
-}
-
 /// Page faults of the calling thread since it started, with and without disk access. `None` if the system
-/// does not count them.
-#[cfg(not(target_os = "macos"))]
+/// does not count them, as macOS, which counts those of whole processes.
 pub fn page_faults() -> Option<u64> {
-    let mut usage = MaybeUninit::<libc::rusage>::zeroed();
-    // SAFETY: the pointer is to a struct of the type that getrusage(2) fills, for which all-zero bytes are
-    // valid.
-    let usage = unsafe {
-        if libc::getrusage(libc::RUSAGE_THREAD, usage.as_mut_ptr()) != 0 {
-            return None;
-        }
-        usage.assume_init()
-    };
-    u64::try_from(usage.ru_minflt + usage.ru_majflt).ok()
+    #[cfg(target_os = "macos")]
+    return None;
+    #[cfg(not(target_os = "macos"))]
+    {
+        let mut usage = std::mem::MaybeUninit::<libc::rusage>::zeroed();
+        // SAFETY: the pointer is to a struct of the type that getrusage(2) fills, for which all-zero bytes are
+        // valid.
+        let usage = unsafe {
+            if libc::getrusage(libc::RUSAGE_THREAD, usage.as_mut_ptr()) != 0 {
+                return None;
+            }
+            usage.assume_init()
+        };
+        u64::try_from(usage.ru_minflt + usage.ru_majflt).ok()
+    }
 }
 
 /// Seconds per page fault without disk access, measured once per process on fresh pages touched one after the

@@ -8,8 +8,8 @@ use super::{
 };
 use crate::{files::Leaves, run::SEEDS};
 
-/// Keys of `[data]` that do not change rows or targets.
-const HARMLESS: [&str; 11] = [
+/// Keys of `[data]` that change neither targets nor the rows that validate.
+const HARMLESS: [&str; 13] = [
     "data.batch_size",
     "data.fold",
     "data.placement",
@@ -22,6 +22,8 @@ const HARMLESS: [&str; 11] = [
     "data.idx.scale",
     "data.parquet.missing_indicators",
     "data.parquet.standardize",
+    "data.synthetic_classification.train_rows",
+    "data.synthetic_regression.train_rows",
 ];
 
 /// Keys that choose features; if rows with missing cells are dropped, they affect the rows too.
@@ -142,6 +144,11 @@ impl Tasks {
     pub(super) fn apart(&self) -> Option<String> {
         let (tasks, what) = (self.groups.len(), self.what);
         (tasks > 1).then(|| format!("{tasks} tasks, whose {what} are not comparable"))
+    }
+
+    /// Whether tasks differ in this key.
+    pub(super) fn differ_in(&self, key: &str) -> bool {
+        self.keys.iter().any(|own| own == key)
     }
 
     /// `2 tasks, whose losses are not comparable: the data differ (runs 1, 2; run 3)`; `None` if all runs

@@ -204,17 +204,24 @@ impl Datasets {
         let bytes_of =
             |lines: u64, width: usize, bytes| lines.saturating_mul(width as u64).saturating_mul(bytes);
         let of_rows = bytes_of(rows, made.features + 1, 4);
-        let of_lists = bytes_of(made.lists as u64, made.features, 8);
-        let needed = of_rows.saturating_add(of_lists);
+        let of_parameters = bytes_of(made.parameter_vectors as u64, made.features, 8);
+        let needed = of_rows.saturating_add(of_parameters);
         if needed <= self.machine.memory_available {
             return Ok(());
         }
+        let features = units::count(made.features as u64);
         let [needed, free] = units::two_sizes(needed, self.machine.memory_available);
-        let rows = units::count(rows);
-        let message = format!("{rows} synthetic rows need {needed} of memory, and {free} are available");
-        let [train, validation, lists] = made.keys;
-        let most = if made.validation_rows > made.train_rows { validation } else { train };
-        let key = if of_lists > of_rows { lists } else { most };
+        let (key, what) = if of_parameters > of_rows {
+            (
+                made.parameters_key,
+                format!("rows that are made from {} times {features} numbers", made.parameter_vectors),
+            )
+        } else {
+            let key =
+                if made.validation_rows > made.train_rows { made.validation_key } else { made.train_key };
+            (key, format!("{} synthetic rows of {features} features", units::count(rows)))
+        };
+        let message = format!("{what} need {needed} of memory, and {free} are available here");
         Err(Problem::at_key(key, message).hint("lower it"))
     }
 }

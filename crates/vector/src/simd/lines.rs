@@ -140,10 +140,11 @@ pub(super) unsafe fn dot_rows<V: Vector, const N: usize, const G: usize>(
                 let mut acc = [V::splat(0.0); G];
                 for j in (0..whole).step_by(N) {
                     let w = V::load(w.as_ptr().add(j));
+                    let begins_line = N >= 8 || j % 16 == 0;
                     for g in 0..G {
-                        if named {
+                        if begins_line && named {
                             into_l2(far[g].wrapping_add(j))
-                        } else {
+                        } else if begins_line {
                             into_l1(far[g].wrapping_add(j))
                         }
                         acc[g] = V::load(at[g].add(j)).mul_add(w, acc[g]);
@@ -321,7 +322,9 @@ unsafe fn weigh_row<V: Vector, const C: usize>(
         let weight = V::splat(weight);
         for (c, sum) in sums.iter_mut().enumerate() {
             let from = from.add(c * V::LANES);
-            into_l1(later.wrapping_add(c * V::LANES));
+            if V::LANES >= 8 || c * V::LANES % 16 == 0 {
+                into_l1(later.wrapping_add(c * V::LANES));
+            }
             let x = if c + 1 == C { V::load_some(from, last) } else { V::load(from) };
             *sum = x.mul_add(weight, *sum);
         }

@@ -18,6 +18,7 @@ use super::{
     comparison::Comparison,
     configurations::FINISHED,
     grouping::distinct,
+    key::short,
     matching::{lost_in_words, without_another},
     order::Question,
     ranking::{Candidate, Ranking},
@@ -230,11 +231,22 @@ impl Comparison {
         Some(format!("{} is {on}{}{lost}{more}", self.numbered(&first.places), apart(first)))
     }
 
-    /// The name of the task's specs, as a heading if there are several tasks.
+    /// The name of the task's specs, as a heading if there are several tasks; with what makes it another task than those of the same
+    /// name: `sw, separation 3`.
     pub(in crate::report) fn task_name(&self, ranking: &Ranking) -> String {
         let places = ranking.all_places();
         let names = distinct(places.iter().filter_map(|&place| self.runs[place].axis("name")));
-        format!("{}\n", escape_line(&names.join(", ")))
+        let mut text = names.join(", ");
+        let others = (0..self.runs.len()).filter(|place| !places.contains(place));
+        if others.filter_map(|place| self.runs[place].axis("name")).any(|name| names.contains(&name)) {
+            let keys: Vec<&String> = self.axes.iter().filter(|key| self.tasks.differ_in(key)).collect();
+            for (key, title) in keys.iter().zip(short(&keys)) {
+                if let [value] = distinct(places.iter().filter_map(|&place| self.runs[place].axis(key)))[..] {
+                    text.push_str(&format!(", {title} {value}"));
+                }
+            }
+        }
+        format!("{}\n", escape_line(&text))
     }
 
     /// Lists settings that lack seeds, folds or combinations that others have.

@@ -132,10 +132,17 @@ impl Run {
     fn validation_rows(&self) -> Option<(RowsId, [u64; 2])> {
         let count = |key: &str| self.fact(key)?.parse::<u64>().ok();
         let validation = count(VALIDATION_ROWS)?;
-        // Rows that seeds make are known by their own digest.
-        let made = self.digest().filter(|_| self.draws_rows());
-        let id = [made, self.fact("data.split_digest")].map(|part| part.unwrap_or_default().to_owned());
+        let split = self.fact("data.split_digest").unwrap_or_default().to_owned();
+        let id = [if self.draws_rows() { self.made_rows() } else { String::new() }, split];
         Some((id, [validation, count(TRAINING_ROWS).unwrap_or(0)]))
+    }
+
+    /// What rows that seeds make follow from. The number of those that train changes none that validates.
+    fn made_rows(&self) -> String {
+        let decides =
+            |key: &str| key == "seed" || key.starts_with("data.synthetic_") && !key.ends_with(".train_rows");
+        let leaves = self.spec.iter().flat_map(Leaves::iter).filter(|(key, _)| decides(key));
+        leaves.map(|(key, value)| format!("{key}={value}")).collect::<Vec<_>>().join(" ")
     }
 
     /// What its validation rows are known by.
