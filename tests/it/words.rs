@@ -48,7 +48,7 @@ fn what_is_too_large_is_underlined_where_it_was_written() {
       = hint: make the model smaller
     ");
     insta::assert_snapshot!(refused(&place, &["data.synthetic_regression.train_rows=4000000000", &weights]), @r"
-    error: 4,000,000,050 synthetic rows need 29.1 TiB of memory, and FREE are available
+    error: 4,000,000,050 synthetic rows of 2,000 features need 29.1 TiB of memory, and FREE are available here
      --> argument 1:1:38
       |
     1 | data.synthetic_regression.train_rows=4000000000
@@ -70,8 +70,8 @@ fn what_a_limit_leaves_is_what_is_available() {
     )
     .ended_by(2);
     let (needs, rest) = ended.stderr.split_once(" of memory, and ").unwrap();
-    assert_eq!(needs, "error: 20,000,050 synthetic rows need 229 MiB");
-    let (free, rest) = rest.split_once(" MiB are available\n").unwrap();
+    assert_eq!(needs, "error: 20,000,050 synthetic rows of 2 features need 229 MiB");
+    let (free, rest) = rest.split_once(" MiB are available here\n").unwrap();
     // The limit is 195.3 MiB, of which the program itself takes about ten.
     assert!((50.0..194.0).contains(&free.parse::<f64>().unwrap()), "{free}");
     assert!(rest.ends_with("  = hint: lower it\n"), "{rest}");

@@ -10,7 +10,7 @@ use std::{
 
 use super::{
     reader::{Fields, Rule, below_one, choices, positive, size, some, table, words},
-    synthetic::{SyntheticClassification, SyntheticRegression},
+    synthetic::{Synthetic, SyntheticClassification, SyntheticRegression},
     tables::{Csv, DEFAULT_FRACTION, Parquet, check_validation},
 };
 
@@ -58,7 +58,7 @@ table! {
 words! {
     /// Where the rows live while training.
     pub enum Placement {
-        /// On the device where they fit.
+        /// On the device where they fit, else in chunks.
         Auto = "auto",
         /// On the device from the start.
         Resident = "resident",
@@ -255,6 +255,15 @@ impl Data {
 }
 
 impl Source {
+    /// What the source makes; `None` if it reads its rows.
+    pub fn synthetic(&self) -> Option<Synthetic> {
+        match self {
+            Self::SyntheticRegression(s) => Some(s.made()),
+            Self::SyntheticClassification(s) => Some(s.made()),
+            _ => None,
+        }
+    }
+
     /// For a source with named columns: its key in `[data]`, and its settings as those of a CSV file.
     pub fn table(&self) -> Option<(&'static str, Cow<'_, Csv>)> {
         match self {

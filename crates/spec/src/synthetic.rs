@@ -1,9 +1,6 @@
 //! Sources that make their rows: `[data.synthetic_regression]` and `[data.synthetic_classification]`.
 
-use super::{
-    data::Source,
-    reader::{Fields, Rule, finite, non_negative, size, some, table},
-};
+use super::reader::{Fields, Rule, finite, non_negative, size, some, table};
 
 table! {
     /// Features from N(0, 1), targets `X w + b` and N(0, noise²).
@@ -97,15 +94,4 @@ pub struct Synthetic {
     pub parameters_key: &'static str,
     /// Vectors of as many numbers as features that the rows are made from: one of weights, or a centre per class.
     pub parameter_vectors: usize,
-}
-
-impl Source {
-    /// What the source makes; `None` if it reads its rows.
-    pub fn synthetic(&self) -> Option<Synthetic> {
-        match self {
-            Self::SyntheticRegression(s) => Some(s.made()),
-            Self::SyntheticClassification(s) => Some(s.made()),
-            _ => None,
-        }
-    }
 }

@@ -159,7 +159,7 @@ fn each_run_is_with_its_task() {
     assert!(verdicts[0].starts_with("learns: best: #2 lr 2, train loss 0.4000"), "{}", &verdicts[0][..80]);
 }
 
-/// Where two tasks have one name, their titles have the numbers of their runs.
+/// Where two tasks have one name, their titles say what makes them differ.
 #[test]
 fn tasks_of_one_name() {
     let place = Sandbox::new("");
@@ -168,7 +168,7 @@ fn tasks_of_one_name() {
         run(place.path(), name, &spec, "1,1,train,8,0.5,0.1\n");
     }
     let page = page(&place, &["runs/*"]);
-    for title in ["<h2>Curves: one, #1</h2>", "<h2>Curves: one, #2</h2>"] {
+    for title in ["<h2>Curves: one, loss mse</h2>", "<h2>Curves: one, loss l1</h2>"] {
         assert!(page.contains(title), "{title}");
     }
 }

@@ -128,6 +128,9 @@ fn a_cut_sweep_makes_the_same_choice() {
     let whole = place.run(&arguments).ended_by(0).0;
     for (signal, file) in [("-KILL", "004"), ("-INT", "008"), ("-KILL", "rungs.csv"), ("-INT", "rungs.csv")] {
         let sweep = cut(&place, &arguments, signal, file);
+        if statuses(&sweep) == statuses(&whole) {
+            continue; // the signal came after the end
+        }
         // A kill of the machine may cut a line short.
         let file = fs::OpenOptions::new().append(true).open(sweep.join("rungs.csv"));
         file.and_then(|mut file| file.write_all(b"1,8,0.")).unwrap();

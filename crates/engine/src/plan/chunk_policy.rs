@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{
     program::Programs,
-    spec::{EngineChoice, Placement, Precision, Problem, Source, Spec},
+    spec::{EngineChoice, Precision, Problem, Source, Spec},
 };
 
 /// What decides how a trial's rows are divided into chunks.
@@ -19,6 +19,8 @@ pub(super) struct ChunkPolicy<'a> {
     pub spec: &'a Spec,
     pub facts: DatasetInfo,
     pub on_cpu: bool,
+    /// Whether rows are brought to devices in chunks though the host's memory holds them.
+    pub streams: bool,
     /// Several processes, each of which reads its own rows one by one.
     pub over_hosts: bool,
     /// Threads that the host may use.
@@ -31,8 +33,8 @@ pub(super) struct ChunkPolicy<'a> {
 impl ChunkPolicy<'_> {
     /// Refuses to bring rows in chunks to the GPUs of other processes.
     pub fn check(&self) -> Result<(), Problem> {
-        let Self { spec, facts, on_cpu, over_hosts, .. } = *self;
-        let in_chunks = facts.in_file() || spec.data.placement == Placement::Streamed;
+        let Self { facts, on_cpu, over_hosts, streams, .. } = *self;
+        let in_chunks = facts.in_file() || streams;
         if on_cpu || !over_hosts || !in_chunks {
             return Ok(());
         }
@@ -60,7 +62,7 @@ impl ChunkPolicy<'_> {
             let rows = (spec.data.shuffle, chunks);
             return read_cost::together(facts, &length, rows, (threads, &self.machine.rates));
         }
-        let away = facts.in_file() || spec.data.placement == Placement::Streamed;
+        let away = facts.in_file() || self.streams;
         away.then(|| Chunks::new(facts, &length, validation_batch, self.machine))
     }
 

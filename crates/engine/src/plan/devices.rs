@@ -243,8 +243,14 @@ pub(super) fn choose_here(
             OnMissing::Error => {
                 let verb = if missing.len() == 1 { "is" } else { "are" };
                 let problem = Problem::at_key(key, format!("{} {verb} not there", shortened(&missing)));
-                let hint =
+                let clamp =
                     "`devices.on_missing = \"clamp\"` uses the devices that are there, the CPU where none is";
+                let hint = match &machine.described {
+                    Some(_) => {
+                        format!("`gpu.count` and `[gpu.link]` in its file describe more GPUs; {clamp}")
+                    }
+                    None => clamp.to_owned(),
+                };
                 return Err(problem.label(there).hint(hint));
             }
             OnMissing::Clamp => {}

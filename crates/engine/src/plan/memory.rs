@@ -9,7 +9,7 @@ use super::{
 };
 use crate::{
     program::{Programs, Shard},
-    spec::{Layer, Placement, Problem, Request, Source, Spec},
+    spec::{Layer, Problem, Request, Source, Spec},
     units,
 };
 
@@ -76,13 +76,12 @@ impl Need<'_> {
 
     /// The hint for the case that rows take most of the memory.
     fn fewer_rows(&self) -> &'static str {
-        let ChunkPolicy { spec, facts, on_cpu, .. } = self.policy;
+        let ChunkPolicy { spec, facts, on_cpu, streams, .. } = self.policy;
         let is_npy = matches!(spec.data.source, Source::Npy(_));
-        let streamed = spec.data.placement == Placement::Streamed;
         match () {
             () if facts.in_file() => "use fewer rows: their targets and their order are held in memory",
             // The CPU uses the rows in place. Rows of arrays can stay in their file.
-            () if !is_npy && (on_cpu || streamed) => {
+            () if !is_npy && (on_cpu || streams) => {
                 "use fewer rows, or `npy` arrays, which may stay in their file"
             }
             () => "`data.placement = \"streamed\"` leaves the data on the host",

@@ -1,7 +1,10 @@
 //! Trials that fit into memory, and trials that do not.
 
 use super::*;
-use crate::plan::testing::{facts, gpus, planned};
+use crate::{
+    plan::testing::{facts, gpus, planned},
+    spec::Placement,
+};
 
 const MUCH: u64 = 1 << 40;
 
@@ -22,14 +25,38 @@ fn the_batch_that_would_fit_is_named() {
         (3, virtual_gpus(3), "weak"),
     ] {
         let (scaling, count) = (format!("devices.scaling={scaling}"), format!("devices.num_gpus={devices}"));
-        let with =
-            |batch: usize| planned(&[&format!("data.batch_size={batch}"), &count, &scaling], facts, &machine);
+        let with = |batch: usize| {
+            let batch = format!("data.batch_size={batch}");
+            planned(&[&batch, &count, &scaling, "data.placement=resident"], facts, &machine)
+        };
         let hint = with(40_000).expect_err("it is too large").hint.unwrap_or_default();
         let number = hint.strip_prefix("`data.batch_size = ").and_then(|s| s.strip_suffix("` would fit"));
         let fits: usize = number.and_then(|n| n.parse().ok()).unwrap_or_else(|| panic!("{devices}: {hint}"));
         // The exact limit may be a few rows off, depending on where updates are fused into products.
         assert!(with(fits).is_ok() && with(fits + 20).is_err(), "{devices}: {fits}");
     }
+}
+
+/// `auto` keeps rows on a GPU that holds them, and brings them in chunks to one that does not; `resident` refuses.
+#[test]
+fn rows_that_do_not_fit_come_in_chunks() {
+    let machine = |free| Machine::typical(gpus(false, 1, free), MUCH);
+    let of = |placement: &str, free| {
+        let placement = format!("data.placement={placement}");
+        planned(
+            &["devices.num_gpus=1", "data.batch_size=32", &placement],
+            facts(400_000, 100, false),
+            &machine(free),
+        )
+    };
+    let whole = of("auto", MUCH).expect("it fits");
+    assert_eq!((whole.chunks, whole.spec.data.placement), (None, Placement::Auto));
+    let few = of("auto", 120_000_000).expect("chunks fit");
+    assert_eq!(few.chunks, of("streamed", 120_000_000).expect("chunks fit").chunks);
+    assert!(few.chunks.is_some() && few.spec.data.placement == Placement::Auto);
+    let problem = of("resident", 120_000_000).expect_err("it is too large");
+    assert!(problem.message.starts_with("the job needs 154 MiB"), "{}", problem.message);
+    assert_eq!(problem.hint.as_deref(), Some("`data.placement = \"streamed\"` leaves the data on the host"));
 }
 
 #[test]

@@ -63,7 +63,7 @@ use self::{
 };
 use crate::{
     program::{MemoryPlan, Programs},
-    spec::{EngineChoice, Problem, Spec, ValidateEvery},
+    spec::{EngineChoice, Placement, Problem, Spec, ValidateEvery},
     units,
 };
 
@@ -82,15 +82,39 @@ pub enum PlanError {
     Missing(Problem),
 }
 
-/// Plans one trial. The host may use `threads`.
+/// Plans one trial. The host may use `threads`. With `data.placement = "auto"`, rows that do not fit on the devices are brought
+/// there in chunks.
 pub fn plan(spec: &Spec, facts: DatasetInfo, machine: &Machine, threads: usize) -> Result<Trial, PlanError> {
+    let with = |streams| plan_with(spec, facts, machine, (threads, streams));
+    match with(spec.data.placement == Placement::Streamed) {
+        Err(PlanError::Problems(why)) if spec.data.placement == Placement::Auto => {
+            with(true).map_err(|_| PlanError::Problems(why))
+        }
+        planned => planned,
+    }
+}
+
+fn plan_with(
+    spec: &Spec,
+    facts: DatasetInfo,
+    machine: &Machine,
+    (threads, streams): (usize, bool),
+) -> Result<Trial, PlanError> {
     let devices = devices::choose(&spec.devices, machine).map_err(PlanError::Missing)?;
     let Resolved { spec, layers, length } = Resolved::new(spec, facts, devices.used.len(), machine)?;
     let batch = length.batch;
     let (on_cpu, over_hosts) = (devices.on_cpu(), devices.over_hosts());
     let by_library = false;
-    let policy =
-        chunk_policy::ChunkPolicy { spec: &spec, facts, on_cpu, over_hosts, threads, machine, by_library };
+    let policy = chunk_policy::ChunkPolicy {
+        spec: &spec,
+        facts,
+        on_cpu,
+        streams,
+        over_hosts,
+        threads,
+        machine,
+        by_library,
+    };
     let refused = |problem| PlanError::Problems(vec![problem]);
     policy.check().map_err(refused)?;
     let chunks = policy.chunks(batch);

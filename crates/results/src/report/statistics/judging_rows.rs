@@ -139,10 +139,10 @@ impl Run {
 
     /// What rows that seeds make follow from. The number of those that train changes none that validates.
     fn made_rows(&self) -> String {
-        let decides =
-            |key: &str| key == "seed" || key.starts_with("data.synthetic_") && !key.ends_with(".train_rows");
+        let decides = |key: &str| key.starts_with("data.synthetic_") && !key.ends_with(".train_rows");
         let leaves = self.spec.iter().flat_map(Leaves::iter).filter(|(key, _)| decides(key));
-        leaves.map(|(key, value)| format!("{key}={value}")).collect::<Vec<_>>().join(" ")
+        let leaves = leaves.map(|(key, value)| format!("{key}={value}"));
+        leaves.chain(self.axis("seed").map(str::to_owned)).collect::<Vec<_>>().join(" ")
     }
 
     /// What its validation rows are known by.
