@@ -35,7 +35,11 @@ fn sweep(runs: &Runs, trials: &[Trial]) {
                     format!("[data]\ndigest = \"{one}\"\nrows_to_train_on = 80\nrows_to_validate_on = 20\n");
                 runs.write(&format!("a/S/{number:03}/environment.toml"), &rows);
             }
-            let seed = if seeds.starts_with("seed = ") { "" } else { "seed = 0\n" };
+            let seed = match seeds.starts_with("seed = ") {
+                true => String::new(),
+                false if data.is_empty() => "seed = 0\n".to_owned(),
+                false => format!("seed = {one}\n"),
+            };
             runs.write(
                 &format!("a/S/{number:03}/spec.toml"),
                 &format!("{seed}{seeds}{data}optimizer.sgd.lr = {lr}\n"),

@@ -132,8 +132,8 @@ impl Run {
     fn validation_rows(&self) -> Option<(RowsId, [u64; 2])> {
         let count = |key: &str| self.fact(key)?.parse::<u64>().ok();
         let validation = count(VALIDATION_ROWS)?;
-        let split = self.fact("data.split_digest").unwrap_or_default().to_owned();
-        let id = [if self.draws_rows() { self.made_rows() } else { String::new() }, split];
+        let made = self.digest().filter(|_| self.draws_rows()).map(|_| self.made_rows());
+        let id = [made, self.fact("data.split_digest").map(str::to_owned)].map(Option::unwrap_or_default);
         Some((id, [validation, count(TRAINING_ROWS).unwrap_or(0)]))
     }
 
