@@ -58,6 +58,7 @@ pub use trial::{Plan, Trial};
 use std::sync::Arc;
 
 use self::{
+    chunk_policy::ChunkPolicy,
     lower::Lowered,
     run_length::{RunLength, validation_chunk},
 };
@@ -105,16 +106,8 @@ fn plan_with(
     let batch = length.batch;
     let (on_cpu, over_hosts) = (devices.on_cpu(), devices.over_hosts());
     let by_library = false;
-    let policy = chunk_policy::ChunkPolicy {
-        spec: &spec,
-        facts,
-        on_cpu,
-        streams,
-        over_hosts,
-        threads,
-        machine,
-        by_library,
-    };
+    let policy =
+        ChunkPolicy { spec: &spec, facts, on_cpu, streams, over_hosts, threads, machine, by_library };
     let refused = |problem| PlanError::Problems(vec![problem]);
     policy.check().map_err(refused)?;
     let chunks = policy.chunks(batch);
@@ -123,20 +116,14 @@ fn plan_with(
     let lowered = Lowered::new(&policy, &devices, length.batch, data_bytes, length.steps).map_err(refused)?;
     let Lowered { programs, peers, fold_update, chosen, sums } = lowered;
     let by_library = chosen.as_ref().is_some_and(|(engine, _)| engine.uses_library());
-    let policy = chunk_policy::ChunkPolicy { by_library, ..policy };
+    let policy = ChunkPolicy { by_library, ..policy };
     let need = memory::Need { policy, fold_update, devices: &devices, data_bytes };
     need.check(peers.last().unwrap_or(&programs), batch).map_err(refused)?;
     let all = || devices.used.iter().zip(std::iter::once(&programs).chain(&peers));
     let footprint = Footprint::new(&policy.rows(&programs, chunks), all());
     let resident = Footprint::new(&policy.resident().rows(&programs, None), all());
     let resident = footprint.exceeds(&resident, &devices.used).then_some(resident);
-    // Several devices, and devices with their own memory, get one thread each. Cores that GPUs leave idle
-    // read rows; virtual GPUs compute on the cores themselves.
-    let (threads, readers) = match (on_cpu, &chosen) {
-        (true, _) => (threads, 1),
-        (false, Some(_)) => (1, (threads - threads / 4).min(MOST_READERS)),
-        (false, None) => (1, 1),
-    };
+    let (threads, readers) = host_threads(on_cpu, chosen.is_some(), threads);
     let fetch = ReadCost::new(facts, &length, (spec.data.shuffle, chunks), &machine.rates);
     // Measured sums are those within one process.
     let queued = !over_hosts && sums.as_ref().is_some_and(|sums| sums.by.is_queued());
@@ -171,6 +158,17 @@ fn plan_with(
         resident,
     };
     Ok(Trial { spec, facts, plan: plan.into(), data_warnings: Arc::default() })
+}
+
+/// Threads of the host that compute, and that read rows.
+fn host_threads(on_cpu: bool, on_gpus: bool, threads: usize) -> (usize, usize) {
+    // Several devices, and devices with their own memory, get one thread each. Cores that GPUs leave idle
+    // read rows; virtual GPUs compute on the cores themselves.
+    match (on_cpu, on_gpus) {
+        (true, _) => (threads, 1),
+        (false, true) => (1, (threads - threads / 4).min(MOST_READERS)),
+        (false, false) => (1, 1),
+    }
 }
 
 /// Whether a trial's steps take one block of its GPU.
