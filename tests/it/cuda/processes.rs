@@ -277,7 +277,7 @@ fn a_gpu_that_fails_ends_the_training_of_all() {
     ] {
         let rank: Variables<'_> = &[("RUNNER_SIM_FAIL", fault), ("RUNNER_GPU_WAIT_S", "2")];
         // How long a GPU may hang follows the slowest block so far, and the other rank must not lose patience before.
-        let patient = ["-q", "devices.host_timeout=15s"];
+        let patient = ["-q", "devices.host_timeout=60s"];
         let run = Job::start(sim, &place, &patient, &[&[], rank]).end().ended_by(1);
         assert_eq!(run.summary("status"), "failed");
         let log = run.text("run.log");
