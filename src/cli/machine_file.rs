@@ -25,7 +25,7 @@ const PER_SECOND: Range<f64> = 1e6..1e21;
 const COST: &str = "seconds below 0.1, such as 3.6e-6";
 const RATE: &str = "a rate per second, such as 50e9";
 
-const SETS: [&str; 4] = ["avx512", "avx2", "neon", "portable"];
+const SETS: [&str; 3] = ["avx512", "avx2", "portable"];
 const UNITS: [&str; 2] = ["amx_bf16", "avx512_bf16"];
 
 #[derive(Deserialize)]

@@ -212,7 +212,7 @@ fn what_is_wrong_with_a_description_is_shown_in_it() {
     2 | cores = "3"
       |         ^
 
-    error: expected one of `avx512`, `avx2`, `neon`, `portable`, found `sse`
+    error: expected one of `avx512`, `avx2`, `portable`, found `sse`
      --> machine.toml:4:19
       |
     4 | instruction_set = "sse"

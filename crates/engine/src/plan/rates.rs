@@ -86,8 +86,6 @@ impl MachineRates {
         let (flops_per_s, elementwise_per_s) = match instruction_set {
             "avx512" => (160e9, 40e9),
             "avx2" => (80e9, 20e9),
-            // 4 lanes, two units for multiply-adds, 2.5 GHz: not measured.
-            "neon" => (40e9, 10e9),
             _ => (15e9, 5e9),
         };
         Self {

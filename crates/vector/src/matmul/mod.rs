@@ -101,7 +101,7 @@ impl Kernel {
         InstructionSet::named(name).map(|set| Self { set, bf16: None })
     }
 
-    /// `avx512`, `avx2`, `neon` or `portable`: recorded, since results differ between them.
+    /// `avx512`, `avx2` or `portable`: recorded, since results differ between them.
     pub fn name(self) -> &'static str {
         self.set.name()
     }

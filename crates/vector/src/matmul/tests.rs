@@ -8,7 +8,7 @@ use super::*;
 const SIZES: [usize; 9] = [0, 1, 2, 7, 10, 16, 31, 33, 100];
 
 fn kernels() -> Vec<Kernel> {
-    ["avx512", "avx2", "neon", "portable"].into_iter().filter_map(Kernel::named).collect()
+    ["avx512", "avx2", "portable"].into_iter().filter_map(Kernel::named).collect()
 }
 
 /// Pseudo-random elements in -1..1.

@@ -23,8 +23,6 @@ mod avx2;
 mod avx512;
 #[cfg(target_arch = "x86_64")]
 mod dot_bf16;
-#[cfg(target_arch = "aarch64")]
-mod neon;
 
 #[cfg(target_arch = "x86_64")]
 use std::arch::is_x86_feature_detected;
@@ -47,8 +45,6 @@ macro_rules! dispatch {
             $crate::simd::Set::Avx512 => $crate::simd::avx512::$function($($argument),*),
             #[cfg(target_arch = "x86_64")]
             $crate::simd::Set::Avx2 => $crate::simd::avx2::$function($($argument),*),
-            #[cfg(target_arch = "aarch64")]
-            $crate::simd::Set::Neon => $crate::simd::neon::$function($($argument),*),
             $crate::simd::Set::Portable => $crate::simd::portable::$function($($argument),*),
         }
     };
@@ -134,8 +130,6 @@ enum Set {
     Avx512,
     #[cfg(target_arch = "x86_64")]
     Avx2,
-    #[cfg(target_arch = "aarch64")]
-    Neon,
     Portable,
 }
 
@@ -169,8 +163,6 @@ impl InstructionSet {
                     && is_x86_feature_detected!("fma")
                     && is_x86_feature_detected!("bmi2"),
             ),
-            #[cfg(target_arch = "aarch64")]
-            (Set::Neon, true),
             (Set::Portable, true),
         ];
         all.into_iter().filter(|&(_, there)| there).map(|(set, _)| Self(set))
@@ -200,8 +192,6 @@ impl InstructionSet {
             Set::Avx512 => "avx512",
             #[cfg(target_arch = "x86_64")]
             Set::Avx2 => "avx2",
-            #[cfg(target_arch = "aarch64")]
-            Set::Neon => "neon",
             Set::Portable => "portable",
         }
     }
@@ -220,8 +210,6 @@ impl InstructionSet {
             Set::Avx512 => 16,
             #[cfg(target_arch = "x86_64")]
             Set::Avx2 => 8,
-            #[cfg(target_arch = "aarch64")]
-            Set::Neon => 4,
             Set::Portable => 4,
         }
     }
@@ -233,8 +221,6 @@ impl InstructionSet {
             Set::Avx512 => 14,
             #[cfg(target_arch = "x86_64")]
             Set::Avx2 => 6,
-            #[cfg(target_arch = "aarch64")]
-            Set::Neon => 12,
             Set::Portable => 4,
         }
     }

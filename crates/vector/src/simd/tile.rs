@@ -8,7 +8,6 @@
 //! | --- | --- | --- | --- |
 //! | avx512 | 16 | 14 x 32 | 28 of 32 |
 //! | avx2 | 8 | 6 x 16 | 12 of 16 |
-//! | neon | 4 | 12 x 8 | 24 of 32 |
 //! | portable | 4 | 4 x 8 | 8 of 16 |
 //!
 //! Why two vectors wide: layers are mostly multiples of 32 wide, so no column is wasted, and 14 broadcasts
