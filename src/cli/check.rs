@@ -8,14 +8,14 @@ use std::{
 use super::{
     advise,
     args::{CheckOptions, idle_option},
+    conditions::Conditions,
     describe::describe,
     describe_lab,
-    forecast::{Conditions, forecast},
+    forecast::forecast,
+    forecast_machines,
     forecast_table::forecasts,
     machine::{machine, machine_for},
-    machine_file,
-    run::jobs_at_once,
-    scale,
+    machine_file, scale,
     terminal::fit,
 };
 use crate::{
@@ -41,20 +41,21 @@ pub fn check_read(all: &CheckOptions, loaded: &Loaded) -> Result<Exit, Exit> {
     let CheckOptions { run: options, advise, hosts, link, on, .. } = all;
     idle_option(&[("--jobs", all.jobs.is_some())], loaded.is_sweep()).iter().for_each(warn);
     match loaded {
+        Loaded::Train(experiment) if on.len() > 1 => forecast_machines::compare(all, experiment),
         Loaded::Train(experiment) => {
             options.idle_virtual_gpus(experiment).iter().for_each(warn);
-            let here = on.as_ref().map(|_| machine(Some(0), false));
-            let machine = match on.as_ref().zip(here.clone()) {
+            let here = on.first().map(|_| machine(Some(0), false));
+            let machine = match on.first().zip(here.clone()) {
                 Some((file, here)) => machine_file::read(file, here).map_err(|failure| refuse(&failure))?,
                 None => machine_for(options.virtual_gpus, experiment),
             };
-            let whose = if on.is_some() { "that machine's" } else { "this process's" };
+            let whose = if here.is_some() { "that machine's" } else { "this process's" };
             options.too_many_threads(machine.cores, whose).iter().for_each(warn);
             let page = |prepared: &[Prepared<Trial>], begun: Instant, datasets: &mut Datasets| {
                 pages(all, experiment, (prepared, &machine, begun.elapsed()), datasets)
             };
-            // Rows are read into the memory that is here.
-            let datasets = Datasets::new(here.as_ref().unwrap_or(&machine));
+            // Rows of files are read into the memory that is here.
+            let datasets = here.as_ref().map_or_else(|| Datasets::new(&machine), Datasets::for_plans);
             let shown = show(all, experiment, &machine, datasets, page)?;
             match (hosts, link) {
                 _ if shown != Exit::Done => Ok(shown),
@@ -63,10 +64,10 @@ pub fn check_read(all: &CheckOptions, loaded: &Loaded) -> Result<Exit, Exit> {
                 _ => Ok(shown),
             }
         }
-        Loaded::Lab(_) if *advise || hosts.is_some() || on.is_some() => {
+        Loaded::Lab(_) if *advise || hosts.is_some() || !on.is_empty() => {
             let option = if *advise {
                 "--advise"
-            } else if on.is_some() {
+            } else if !on.is_empty() {
                 "--on"
             } else {
                 "--hosts"
@@ -88,33 +89,14 @@ pub fn check_read(all: &CheckOptions, loaded: &Loaded) -> Result<Exit, Exit> {
 
 /// The lines on a sweep as a whole, and the page of the first trial that runs.
 fn pages(
-    CheckOptions { run: options, jobs, .. }: &CheckOptions,
+    all: &CheckOptions,
     experiment: &Experiment,
     (prepared, machine, planned): (&[Prepared<Trial>], &Machine, Duration),
     datasets: &mut Datasets,
 ) -> Result<[String; 2], Vec<Problem>> {
-    let runs = prepared.iter().enumerate().filter_map(|(index, own)| match own {
-        Prepared::Run(planned) => Some((index, &**planned)),
-        _ => None,
-    });
-    // What a sampler draws later is not known yet.
-    let (trials, undrawn): (Vec<(usize, &Trial)>, Vec<_>) =
-        runs.partition(|(index, _)| *index < experiment.known);
+    let options = &all.run;
+    let (trials, conditions) = Conditions::new(all, experiment, prepared, (machine, planned));
     let Some((_, first)) = trials.first() else { return Ok([String::new(), String::new()]) };
-    let placement = Placement::new(prepared, machine, experiment.share);
-    let conditions = Conditions {
-        runs_dir: &options.runs_dir,
-        jobs: jobs
-            .map_or(1, |jobs| jobs_at_once(jobs, placement.as_ref(), machine))
-            .min(trials.len() + undrawn.len()),
-        share: experiment.share,
-        undrawn: undrawn.len(),
-        measures: !options.quiet && machine.described.is_none(),
-        is_sweep: experiment.is_sweep(),
-        stops_early: experiment.stop.is_some(),
-        machine,
-        planned: if machine.described.is_none() { planned } else { Duration::ZERO },
-    };
     let forecast = forecast(&trials, datasets, &conditions)?;
     let dataset = datasets.open(&first.spec)?;
     let describe = |lines| describe(first, machine, &dataset, (&forecast.first, lines));

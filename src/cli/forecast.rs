@@ -1,18 +1,15 @@
 //! How long a run or a sweep will take on this machine, and how much of the disk: for `runner check`.
 
-use std::{
-    cmp::Reverse,
-    path::Path,
-    time::{Duration, Instant},
-};
+use std::{cmp::Reverse, time::Instant};
 
 use super::{
+    conditions::Conditions,
     disk::Disk,
     forecast_groups::{Group, LONG, TrialTime, estimate, grouped, measure},
 };
 use crate::{
     host::escape_line,
-    plan::{Machine, Trial},
+    plan::Trial,
     record::{Extent, run_files, too_busy},
     run::{Datasets, Rehearsal, Unmeasured, warn},
     spec::{GpuSharing, Problem},
@@ -37,25 +34,6 @@ pub struct Forecast {
     pub first: Result<Rehearsal, Unmeasured>,
     /// Lines of a page: names and values.
     pub lines: Vec<(&'static str, String)>,
-}
-
-/// Where and how trials would run.
-pub struct Conditions<'a> {
-    pub runs_dir: &'a Path,
-    /// Trials at a time.
-    pub jobs: usize,
-    /// Which trials share a GPU.
-    pub share: GpuSharing,
-    /// Trials that a sampler draws later: they count as the mean of the others.
-    pub undrawn: usize,
-    /// Whether steps and the disk are timed.
-    pub measures: bool,
-    /// Whether it is a sweep, and whether that stops trials early.
-    pub is_sweep: bool,
-    pub stops_early: bool,
-    pub machine: &'a Machine,
-    /// How long reading and planning took.
-    pub planned: Duration,
 }
 
 /// Foretells planned trials, each with its number.
@@ -146,6 +124,32 @@ fn is_alone(trial: &Trial, share: GpuSharing) -> bool {
     trial.engine.is_gpu() && !share.allows(trial.is_one_block)
 }
 
+/// Seconds that all trials of a sweep take by the rates of a machine; `None` if that is not known of one.
+pub fn sweep_s(trials: &[(usize, &Trial)], conditions: &Conditions<'_>) -> Option<f64> {
+    let mut groups = grouped(trials.iter().map(|(_, trial)| *trial));
+    estimate(&mut groups, conditions.machine);
+    let times = times(&groups, None, conditions)?;
+    Some(all_s(&groups, &times, conditions))
+}
+
+/// How many trials there are of each kind, and what each takes.
+fn times(
+    groups: &[Group<'_>],
+    disk: Option<&Disk>,
+    conditions: &Conditions<'_>,
+) -> Option<Vec<(f64, TrialTime)>> {
+    let time_of = |group: &Group| Some((group.count as f64, group.time(disk, conditions.is_sweep)?));
+    groups.iter().map(time_of).collect()
+}
+
+/// Seconds until all trials have ended, those too that are drawn later.
+fn all_s(groups: &[Group<'_>], times: &[(f64, TrialTime)], conditions: &Conditions<'_>) -> f64 {
+    let known: usize = groups.iter().map(|group| group.count).sum();
+    let all = (known + conditions.undrawn) as f64;
+    let longest = times.iter().map(|(_, time)| time.seconds).fold(0.0, f64::max);
+    (rounds(groups, times, conditions) * all / known as f64).max(longest)
+}
+
 /// How long all of them take; `None` if that is not known of one.
 fn time(
     groups: &[Group<'_>],
@@ -154,18 +158,16 @@ fn time(
     (is_timed, basis): (bool, &str),
 ) -> Option<String> {
     let Conditions { jobs, undrawn, .. } = *conditions;
-    let time_of = |group: &Group| Some((group.count as f64, group.time(disk, conditions.is_sweep)?));
-    let times: Vec<(f64, TrialTime)> = groups.iter().map(time_of).collect::<Option<_>>()?;
+    let times = times(groups, disk, conditions)?;
     let known: usize = groups.iter().map(|group| group.count).sum();
     let all = (known + undrawn) as f64;
     let on_cpus = groups.iter().filter(|group| !group.trial.engine.is_gpu());
     let on_cores = on_cpus.map(|group| at_a_time(group.trial, conditions)).fold(f64::INFINITY, f64::min);
-    let all_s = rounds(groups, &times, conditions) * all / known as f64;
     let seconds = || times.iter().map(|(_, time)| time.seconds);
     let (shortest, longest) = (seconds().fold(f64::INFINITY, f64::min), seconds().fold(0.0, f64::max));
     let first_s =
         groups.iter().filter_map(|group| group.rehearsal).map(|own| own.first_s).fold(0.0, f64::max);
-    let in_all = first_s + all_s.max(longest) + conditions.planned.as_secs_f64();
+    let in_all = first_s + all_s(groups, &times, conditions) + conditions.planned.as_secs_f64();
     let is_cut = times.iter().any(|(_, time)| time.part < 1.0);
     let at_most = conditions.stops_early || is_cut || groups.iter().any(Group::may_end_early);
     let about = match (in_all < SHORT_S, at_most, is_timed) {

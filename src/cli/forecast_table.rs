@@ -3,7 +3,7 @@
 use std::ptr;
 
 use super::{
-    forecast::Conditions,
+    conditions::Conditions,
     forecast_groups::{Group, estimate, grouped},
 };
 use crate::{
@@ -23,19 +23,19 @@ const BATCH_SIZE: &str = "data.batch_size";
 const NUM_GPUS: &str = "devices.num_gpus";
 
 /// What is foretold of a run.
-struct Figures {
-    is_gpu: bool,
-    engine: &'static str,
-    start_s: f64,
-    step_s: f64,
-    rows_per_s: f64,
-    run_s: f64,
-    bound: &'static str,
+pub struct Figures {
+    pub is_gpu: bool,
+    pub engine: &'static str,
+    pub start_s: f64,
+    pub step_s: f64,
+    pub rows_per_s: f64,
+    pub run_s: f64,
+    pub bound: &'static str,
 }
 
 impl Figures {
     /// `None` if the machine's rates do not say.
-    fn new(trial: &Trial, is_sweep: bool, machine: &Machine) -> Option<Self> {
+    pub fn new(trial: &Trial, is_sweep: bool, machine: &Machine) -> Option<Self> {
         let expected = ExpectedTime::new(trial, machine)?;
         let mut groups = grouped([trial].into_iter());
         estimate(&mut groups, machine);

@@ -1,8 +1,10 @@
 //! Tests of `forecast`.
 
+use std::time::Duration;
+
 use super::*;
 use crate::{
-    plan,
+    plan::{self, Machine},
     run::{Planned, rehearse},
     spec,
     train::StopFlag,

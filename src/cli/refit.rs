@@ -87,7 +87,7 @@ pub fn refit(options: &RefitOptions, begun: Instant) -> Result<Exit, Exit> {
 }
 
 fn check_options(StartOptions { run, jobs, .. }: StartOptions) -> CheckOptions {
-    CheckOptions { run, jobs, advise: false, spec: false, hosts: None, link: None, on: None }
+    CheckOptions { run, jobs, advise: false, spec: false, hosts: None, link: None, on: Vec::new() }
 }
 
 fn has_test_rows(spec: &Spec) -> bool {

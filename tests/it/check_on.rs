@@ -1,6 +1,8 @@
 //! `runner check --on FILE`: forecasts for a machine that is not here.
 
-use super::process::{Ended, Sandbox};
+mod machines;
+
+use super::process::Sandbox;
 
 /// Seven instructions a step, four epochs of 4 steps, without a validation.
 const SPEC: &str = "[devices]\nnum_gpus = 1\nengine = \"launch\"\n\
@@ -364,36 +366,4 @@ fn trials_that_keep_a_gpu_take_turns() {
         time("devices.engine=persistent"),
         "  time       less than a second by given rates: 16 trials of 97.0 ms, 16 at a time"
     );
-}
-
-/// What `devices -o` writes of this machine is read again.
-#[test]
-fn a_machine_describes_itself() {
-    let place = Sandbox::new(&SPEC.replace("num_gpus = 1\nengine = \"launch\"\n", ""));
-    // Also where there are GPUs.
-    let mut command = place.command(&["devices", "-o", "machine.toml"]);
-    let ended = Ended::from_output(command.env("CUDA_VISIBLE_DEVICES", "").output().expect("it starts"));
-    assert_eq!((ended.code, ended.stderr.as_str()), (Some(0), "wrote machine.toml\n"), "{ended:?}");
-    let here = place.runner(&["check", "spec.toml"]).stdout;
-    let there = place.runner(&["check", "spec.toml", "--on", "machine.toml"]).stdout;
-    assert!(there.contains("  machine    that of machine.toml: no GPU; "), "{there}");
-    let row = |page: &str, name: &str| {
-        let line = page.lines().find(|line| line.starts_with(name));
-        line.unwrap_or_else(|| panic!("{name}: {page}")).to_owned()
-    };
-    for name in ["  devices ", "  engine ", "  steps "] {
-        assert_eq!(row(&there, name), row(&here, name), "{there}{here}");
-    }
-    let again = place.runner(&["devices", "-o", "machine.toml"]);
-    let refused = "error: `machine.toml` is there already\n  = hint: name another file, or remove it first\n";
-    assert_eq!((again.code, again.stderr.as_str()), (Some(2), refused));
-    // Measured rates of all names, among them one that not every processor has.
-    let path = place.path().join("machine.toml");
-    let text = std::fs::read_to_string(&path).expect("a machine");
-    let text = text.split("[cpu.rates]").next().unwrap_or_default().to_owned()
-        + "\n[cpu.rates]\nflops_per_s = 1e11\nbf16_flops_per_s = 2e11\nelementwise_per_s = 2e10\ncache_bytes_per_s = 6e10\n\
-           memory_bytes_per_s = 1e10\nproduct_scaling = 0.9\nmemory_scaling = 0.5\ninstruction_s = 2e-8\nbarrier_s = 1e-6\nblock_s = 0.0\nnoise = 0.03\n";
-    std::fs::write(&path, text).expect("a machine");
-    let there = place.runner(&["check", "spec.toml", "--on", "machine.toml"]);
-    assert!(there.stdout.contains(" by given rates, bound by "), "{there:?}");
 }

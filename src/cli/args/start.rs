@@ -210,9 +210,9 @@ pub struct CheckOptions {
     #[arg(long, conflicts_with_all = ["jobs", "advise", "hosts", "on", "quiet", "verbose"])]
     pub spec: bool,
     /// Plan for a machine that is not here, by the file that describes it, and foretell what settings and devices would make of a
-    /// run there; `runner devices -o FILE` writes such a file
+    /// run there; `runner devices -o FILE` writes such a file. Given several times, it puts the machines side by side
     #[arg(long, value_name = "FILE", conflicts_with_all = ["advise", "hosts", "virtual_gpus"], value_hint = clap::ValueHint::FilePath)]
-    pub on: Option<PathBuf>,
+    pub on: Vec<PathBuf>,
     /// Predict a step over 2, 4 or more hosts like this one, and the batch from which they pay: `1,2,4,...,64`
     #[arg(long, value_name = "N,...", requires = "link", conflicts_with = "advise")]
     pub hosts: Option<HostCounts>,

@@ -3,7 +3,8 @@
 use std::path::Path;
 
 use runner::{
-    data::{Dataset, Task, open},
+    data::{Dataset, Task, open, outline},
+    plan::{DatasetInfo, TargetSpread},
     spec::{Source, SyntheticClassification, SyntheticRegression},
 };
 
@@ -166,4 +167,37 @@ fn says_what_is_wrong() {
   hint: take fewer rows
 "
     );
+}
+
+/// A plan without the rows has the facts of one with them; of the targets it has the formula's mean and deviation.
+#[test]
+fn an_outline_has_the_facts_of_the_rows() {
+    let classes = SyntheticClassification {
+        features: 7,
+        classes: 3,
+        separation: 2.0,
+        train_rows: 60,
+        validation_rows: 0,
+    };
+    let drawn = SyntheticRegression { weights: None, features: Some(5), noise: 0.5, ..spec(20_000, 30) };
+    for (source, task) in [
+        (Source::SyntheticRegression(spec(20_000, 7)), Task::Regression),
+        (Source::SyntheticRegression(drawn), Task::Regression),
+        (Source::SyntheticClassification(classes), Task::Classification),
+    ] {
+        let data = data(source);
+        let made = open(&data, task, 3, MUCH).expect("rows").facts();
+        let outline = outline(&data, false).expect("no files").expect("a shape").facts();
+        let without = |facts: DatasetInfo| DatasetInfo { target_spread: None, digest: 0, ..facts };
+        assert_eq!(without(outline), without(made));
+        let spread = [made, outline].map(|facts| facts.target_spread);
+        if let [Some(made), Some(outline)] = spread {
+            let TargetSpread { mean, deviation } = outline;
+            // Five standard errors.
+            assert!((made.mean - mean).abs() < 5.0 * deviation / 20_000_f64.sqrt(), "{spread:?}");
+            assert!((made.deviation / deviation - 1.0).abs() < 5.0 / 40_000_f64.sqrt(), "{spread:?}");
+        } else {
+            assert_eq!(spread, [None, None]);
+        }
+    }
 }

@@ -6,6 +6,7 @@
 
 mod array_file;
 mod arrays;
+mod checks;
 mod classes;
 mod csv;
 mod digest;
@@ -164,6 +165,15 @@ pub fn open_among(
     open_with(tables, data, task, &Division::new(data, seed, Held::Validation), (seed, memory_limit))
 }
 
+/// What planning needs of rows that [`open`] would make, without making them; `None` if the source has files.
+///
+/// # Errors
+/// Too many rows.
+pub fn outline(data: &spec::Data, is_weighted: bool) -> Option<Result<Dataset, Problem>> {
+    let dataset = Dataset { weighted: is_weighted, ..synthetic::outline(&data.source)? };
+    Some(checks::check_shape(&dataset).map(|()| dataset))
+}
+
 /// Whether the rows, or which of them validate, follow the run's seed.
 pub fn follow_seed(data: &spec::Data) -> bool {
     let has_own_seed = data.split.as_ref().is_some_and(|split| split.seed.is_some() || !split.shuffle);
@@ -212,7 +222,7 @@ fn open_with(
     }?;
     dataset.target_spread =
         if dataset.classes.is_none() { TargetSpread::new(dataset.targets_of(&dataset.train)) } else { None };
-    check(&dataset)?;
+    checks::check(&dataset)?;
     let mut warnings = std::mem::take(&mut dataset.warnings);
     let all = Arc::make_mut(&mut warnings);
     if dataset.validation.as_ref().is_some_and(|part| dataset.train.equals(part)) {
@@ -249,33 +259,6 @@ fn read_files<T>(
 fn busy(path: &Path) -> Problem {
     Problem::at_key("data", format!("`{}` changed while it was read", path.display()))
         .hint("start again once nothing writes to it")
-}
-
-/// Checks that apply to all sources.
-fn check(dataset: &Dataset) -> Result<(), Problem> {
-    let problem = |message: String| Err(Problem::at_key("data", message));
-    let parts = [("train on", Some(&dataset.train)), ("validate on", dataset.validation.as_ref())];
-    for (purpose, rows) in parts.into_iter().filter_map(|(purpose, part)| Some((purpose, part?.rows))) {
-        if rows == 0 {
-            return problem(format!("there is no row to {purpose}"));
-        }
-        if u32::try_from(rows).is_err() {
-            return problem(format!("{rows} rows to {purpose}: expected at most {}", u32::MAX));
-        }
-    }
-    let weightless = |part: &Part| dataset.weight_of(part) == 0.0;
-    if let Some((purpose, _)) = parts.into_iter().find(|(_, part)| part.is_some_and(weightless)) {
-        return problem(format!("the weights of all rows to {purpose} are 0"));
-    }
-    if dataset.features == 0 {
-        return problem("there is no feature to learn from".into());
-    }
-    match dataset.classes {
-        Some(classes) if classes < 2 => {
-            problem("all labels are the same class: expected two classes or more".into())
-        }
-        _ => Ok(()),
-    }
 }
 
 impl Part {

@@ -15,8 +15,9 @@ use rand_distr::{Distribution, StandardNormal};
 
 use super::{Dataset, Part, Store, memory};
 use crate::{
+    plan::TargetSpread,
     random::{self, ChaCha8Rng, Purpose},
-    spec::{Problem, Synthetic, SyntheticClassification, SyntheticRegression},
+    spec::{Problem, Source, Synthetic, SyntheticClassification, SyntheticRegression},
     units,
 };
 
@@ -81,6 +82,26 @@ pub(super) fn classification(spec: &SyntheticClassification, seed: u64) -> Resul
     }
     dataset.classes = Some(spec.classes as usize);
     Ok(dataset)
+}
+
+/// What planning needs of rows that are made, without making them: parts that have a number of rows, and none of them. `None` for other
+/// sources.
+pub(super) fn outline(source: &Source) -> Option<Dataset> {
+    let made = source.synthetic()?;
+    let part = |rows: usize| Part { rows, ..Part::of_memory(0, Vec::new(), Vec::new()) };
+    let validation = (made.validation_rows > 0).then(|| part(made.validation_rows));
+    let mut dataset = Dataset::new(part(made.train_rows), validation, made.features, 1);
+    match source {
+        Source::SyntheticClassification(own) => dataset.classes = Some(own.classes as usize),
+        Source::SyntheticRegression(own) => {
+            // Weights that are drawn have a length of 1.
+            let squares = own.weights.as_ref().map_or(1.0, |weights| weights.iter().map(|w| w * w).sum());
+            let deviation = (squares + own.noise.powi(2)).sqrt();
+            dataset.target_spread = Some(TargetSpread { mean: own.bias, deviation });
+        }
+        _ => {}
+    }
+    Some(dataset)
 }
 
 /// Features and targets of the rows to validate on.

@@ -49,6 +49,8 @@ impl Key {
 /// Opens data sets and caches the last few.
 pub struct Datasets {
     machine: Machine,
+    /// Whether no rows are made: plans need their shape alone.
+    is_outline: bool,
     kept: KeptDatasets,
     /// Tables of which several of them are made.
     tables: ParsedTables,
@@ -64,6 +66,7 @@ impl Datasets {
     pub fn new(machine: &Machine) -> Self {
         Self {
             machine: machine.clone(),
+            is_outline: false,
             kept: KeptDatasets::default(),
             tables: ParsedTables::default(),
             seen: HashMap::new(),
@@ -71,6 +74,11 @@ impl Datasets {
             plans: SharedPlans::default(),
             world: None,
         }
+    }
+
+    /// For plans alone: what a spec would have made is not made. Files are read as ever.
+    pub fn for_plans(machine: &Machine) -> Self {
+        Self { is_outline: true, ..Self::new(machine) }
     }
 
     /// Tells how many trials are planned next: several may be of one table.
@@ -94,6 +102,12 @@ impl Datasets {
 
     /// Returns the rows that a spec names, from the cache if they are there.
     pub fn open(&mut self, spec: &Spec) -> Result<Arc<Dataset>, Vec<Problem>> {
+        let is_weighted = spec.model.class_weights.is_some();
+        if self.is_outline
+            && let Some(outline) = data::outline(&spec.data, is_weighted)
+        {
+            return outline.map(Arc::new).map_err(Vec::from);
+        }
         let key = self.key(spec);
         if let Some(dataset) = self.cached(&key)? {
             return Ok(dataset);
