@@ -54,6 +54,25 @@ fn markers_of_missing_values() {
     assert_eq!(evaluated.code, Some(0), "{evaluated:?}");
 }
 
+/// A text that comes after a thousand different numbers is one still, where another column's marker is taken for missing cells.
+#[test]
+fn a_text_after_many_numbers() {
+    let place = Sandbox::new("");
+    let row = |n: usize| {
+        let a = if n % 50 == 0 { "-".to_owned() } else { format!("{}.5", n % 71) };
+        let b = match n {
+            1300 => "-".to_owned(),
+            1301 => "unknown city".to_owned(),
+            n => format!("{n}.25"),
+        };
+        format!("{a},{b},{}.125\n", n * 7 % 900)
+    };
+    let rows: String = (1..=1400).map(row).collect();
+    fs::write(place.path().join("a.csv"), format!("a,b,y\n{rows}")).unwrap();
+    let text = drafted(&place, &["a.csv", "--target", "y"]);
+    assert!(text.contains("\n# numbers: \"a\"\n") && text.contains("`b` is left out: "), "{text}");
+}
+
 /// A target with texts that are neither numbers nor stand for missing values is no class.
 #[test]
 fn a_target_of_numbers_and_texts_is_refused() {

@@ -244,3 +244,12 @@ fn a_spec_is_drafted() {
     validation_fraction = 0.0    # too few rows to hold some out
     "#);
 }
+
+#[test]
+fn a_column_that_tells_the_target_is_found_beside_dates() {
+    let place = Sandbox::new("");
+    fs::copy(fixture("dates.parquet"), place.path().join("dates.parquet")).unwrap();
+    let ended = place.runner(&["new", "csv", "--from", "dates.parquet"]);
+    let told = "`told` alone tells the target (correlation 1.000)";
+    assert!(ended.code == Some(0) && ended.stderr.contains(told), "{ended:?}");
+}

@@ -122,6 +122,19 @@ fn a_cut_file_is_told() {
   --> rows.csv:4 | 1
 "
     );
+    // Lines that end as they did on a Macintosh.
+    let folder = Folder::new("a,y\r1,2\r1,2,3\rx,4\r");
+    assert_eq!(
+        folder.problems(folder.spec("y"), Task::Regression),
+        "\
+3 cells in this line: expected 2, as in the first
+  --> rows.csv:3 | 1,2,3
+  hint: a cell that holds a `,` must be quoted
+`x` in column `a` is not a number
+  --> rows.csv:4:1 | x,4
+  hint: correct the cell; if it stands for a missing value, name it in `data.csv.missing_values`
+"
+    );
     let folder = Folder::new("a,y\n1,2\n\"3,4\n5,6\n");
     assert_eq!(
         folder.problems(folder.spec("y"), Task::Regression),

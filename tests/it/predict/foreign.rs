@@ -6,6 +6,11 @@ use super::{super::process::Sandbox, Model};
 
 /// A run on the categories `a` and `b`, and 1, 2 and 10; none of them was missing.
 fn of_categories() -> (Sandbox, String) {
+    of_categories_with(&[], |table| table)
+}
+
+/// The same with overrides, and the table otherwise written.
+fn of_categories_with(overrides: &[&str], written: impl Fn(String) -> String) -> (Sandbox, String) {
     let place = Sandbox::new(
         "[data.csv]\npath = \"t.csv\"\ntarget = \"y\"\ncategorical = [\"kind\", \"floor\"]\nmissing = \"mean\"\n\
          [model]\nloss = \"mse\"\nlayers = [{ linear = { out_features = 1 } }]\n\
@@ -13,8 +18,8 @@ fn of_categories() -> (Sandbox, String) {
     );
     let row = |n: usize| format!("{}.5,{},{},{}.25\n", n % 7, ["a", "b"][n % 2], [1, 2, 10][n % 3], n % 9);
     let rows: String = (0..60).map(row).collect();
-    fs::write(place.path().join("t.csv"), format!("x,kind,floor,y\n{rows}")).unwrap();
-    let run = place.run(&["-q"]).ended_by(0).0.display().to_string();
+    fs::write(place.path().join("t.csv"), written(format!("x,kind,floor,y\n{rows}"))).unwrap();
+    let run = place.run(&[&["-q"], overrides].concat()).ended_by(0).0.display().to_string();
     (place, run)
 }
 
@@ -69,14 +74,22 @@ fn categories_that_training_did_not_have() {
 /// Where training never lacked a number, the mean is taken with a warning.
 #[test]
 fn numbers_that_training_never_lacked() {
-    let (place, run) = of_categories();
-    fs::write(place.path().join("n.csv"), "x,kind,floor\n,a,1\n3.5,a,1\nNA,a,1\n").unwrap();
-    let ended = place.runner(&["predict", &run, "n.csv"]).ended_by(0);
-    let words =
-        "warning: `x`: 2 of 3 rows have no number, which the training file never lacks: they take the mean\n";
-    assert!(ended.stderr.ends_with(words), "{}", ended.stderr);
-    let found: Vec<&str> = ended.stdout.lines().skip(1).collect();
-    assert!(found[0] == found[2] && found[0] != found[1], "{found:?}");
+    for standardize in ["data.csv.standardize=true", "data.csv.standardize=false"] {
+        let (place, run) = of_categories_with(&[standardize], |table| table);
+        fs::write(place.path().join("n.csv"), "x,kind,floor\n,a,1\n3.5,a,1\nNA,a,1\n").unwrap();
+        let ended = place.runner(&["predict", &run, "n.csv"]).ended_by(0);
+        let words = "warning: `x`: 2 of 3 rows have no number, which the training file never lacks: they take the mean\n";
+        assert!(ended.stderr.ends_with(words), "{standardize}: {}", ended.stderr);
+        let found: Vec<&str> = ended.stdout.lines().skip(1).collect();
+        assert!(found[0] == found[2] && found[0] != found[1], "{found:?}");
+    }
+    // One that training lacked somewhere is no news.
+    for standardize in ["data.csv.standardize=true", "data.csv.standardize=false"] {
+        let (place, run) = of_categories_with(&[standardize], |table| table.replacen("0.5,", ",", 1));
+        fs::write(place.path().join("n.csv"), "x,kind,floor\n,a,1\n").unwrap();
+        let ended = place.runner(&["predict", &run, "n.csv"]).ended_by(0);
+        assert!(!ended.stderr.contains("never lacks"), "{standardize}: {}", ended.stderr);
+    }
 }
 
 /// Values far from the training rows are counted, a column at a time, on standard error alone.
@@ -112,6 +125,19 @@ fn categories_that_are_numbers() {
         let words = format!("`{code}` in column `floor` is not a category");
         assert!(predicted(&format!("1.5,a,{code}\n")).stderr.contains(&words), "{code}");
     }
+}
+
+/// Also where decimals come after commas, as pandas writes `1,0` for what was `1` before a cell was missing.
+#[test]
+fn categories_that_are_numbers_with_commas() {
+    let marked = |text: String| text.replace(',', ";").replace('.', ",");
+    let (place, run) = of_categories_with(&["data.csv.decimal=','", "data.csv.delimiter=';'"], marked);
+    let predicted = |rows: &str| {
+        fs::write(place.path().join("n.csv"), format!("x;kind;floor\n{rows}")).unwrap();
+        place.runner(&["predict", &run, "n.csv"]).ended_by(0).stdout
+    };
+    let plain = predicted("1,5;a;1\n1,5;a;2\n1,5;a;10\n");
+    assert_eq!(plain, predicted("1,5;a;1,0\n1,5;a;2,00\n1,5;a;10,0\n"));
 }
 
 /// A file with none of the columns gets one message.

@@ -1,7 +1,7 @@
 //! `npy`: NumPy arrays. Labels are read into memory; features stay in their file if they do not fit.
 //!
-//! Features are f32, f64 or u8, row-major and little-endian. They are not scaled, since an array may hold any
-//! quantity (unlike `idx`, which is for images and scales u8).
+//! Features are f32, f64 or u8, row-major and little-endian. They are scaled by `standardize` alone, since an
+//! array may hold any quantity (unlike `idx`, which is for images and scales u8).
 
 use super::{
     Dataset, Task,

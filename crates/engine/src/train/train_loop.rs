@@ -159,7 +159,7 @@ pub(super) struct TrainLoop<'a> {
     pub(super) clock: Clock,
     pub(super) outbox: Outbox<'a>,
     pub(super) lr_scheduler: LrScheduler,
-    /// With class weights.
+    /// With weights of rows or classes.
     pub(super) batch_weights: Option<BatchWeights>,
     pub(super) metric_buffer: MetricBuffer,
     pub(super) validated: Validated,

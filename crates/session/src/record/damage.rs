@@ -10,7 +10,7 @@ use std::{
 
 use safetensors::tensor::Metadata;
 
-use super::RunDir;
+use super::{RunDir, last_lines::find_in_last_lines};
 use crate::{
     event::Status,
     host::{open_regular, read_text, reason},
@@ -18,9 +18,6 @@ use crate::{
 
 /// Files of weights.
 const MODELS: [&str; 2] = ["model.safetensors", "best.safetensors"];
-
-/// How much of the end of `metrics.csv` is looked at. A line may be longer, if a model has thousands of targets.
-const TAIL: u64 = 1 << 16;
 
 /// Longer than the header of any file of weights.
 const LONGEST_HEADER: u64 = 100_000_000;
@@ -97,26 +94,24 @@ fn damaged_toml(path: PathBuf) -> Result<Option<String>, PathBuf> {
 /// The last row has the last loss that is in the summary: that of a validation, with which every run ends that has rows for one.
 fn damaged_metrics(path: &Path, [train, validation]: [&str; 2]) -> io::Result<Option<&'static str>> {
     let (file, length) = open_regular(path)?;
-    let shown = length.min(TAIL);
-    let mut tail = vec![0; shown as usize];
-    file.read_exact_at(&mut tail, length - shown)?;
-    let Some(lines) = tail.strip_suffix(b"\n") else {
-        return Ok(Some(if tail.is_empty() { "is empty" } else { "ends within a line" }));
+    let what = |lines: &str| match lines.strip_suffix('\n') {
+        Some(lines) => Some(damaged_line(lines.lines().next_back().unwrap_or_default(), [train, validation])),
+        None => (!lines.is_empty()).then_some(Some("ends within a line")),
     };
-    let last = match lines.iter().rposition(|&byte| byte == b'\n') {
-        Some(newline) => &lines[newline + 1..],
-        None if shown < length => return Ok(None),
-        None => lines,
-    };
-    let last = String::from_utf8_lossy(last);
-    let cells: Vec<&str> = last.split(',').collect();
+    let found = find_in_last_lines(&file, length, what)?;
+    Ok(found.unwrap_or(Some("is empty")))
+}
+
+/// What is wrong with the last line of a `metrics.csv`.
+fn damaged_line(line: &str, [train, validation]: [&str; 2]) -> Option<&'static str> {
+    let cells: Vec<&str> = line.split(',').collect();
     let is_whole = match (validation, train, &cells[..]) {
         ("", "", _) => true, // nothing was logged
         ("", train, [_, _, "train", _, loss, ..]) => are_equal(loss, train),
         (validation, _, [_, _, "validation", _, loss, ..]) => are_equal(loss, validation),
         _ => false,
     };
-    Ok((!is_whole).then_some("does not end with the last loss of `summary.csv`"))
+    (!is_whole).then_some("does not end with the last loss of `summary.csv`")
 }
 
 fn are_equal(one: &str, other: &str) -> bool {

@@ -45,13 +45,15 @@ impl RecordError {
         Self::Write { path: path.to_owned(), source }
     }
 
-    /// Whether the error is that this run's folder was removed while it ran, so that other runs can continue.
-    pub fn is_of_one_folder(&self) -> bool {
-        let (Self::MakeFolder { source, .. } | Self::Write { source, .. } | Self::Read { source, .. }) = self
-        else {
-            return false;
-        };
-        source.kind() == io::ErrorKind::NotFound
+    /// Whether other runs in folders beside this one would fail likewise.
+    pub fn is_of_all_folders(&self) -> bool {
+        match self {
+            // The folder around it may be gone.
+            Self::MakeFolder { source, .. } => source.kind() != io::ErrorKind::NotFound,
+            Self::Write { source, .. } | Self::Read { source, .. } => is_of_disk(source),
+            Self::Lock { .. } | Self::Start(_) | Self::Gone => true,
+            Self::Encode { .. } | Self::Unusable { .. } => false,
+        }
     }
 
     pub fn read(path: &Path, source: io::Error) -> Self {
@@ -89,6 +91,13 @@ impl RecordError {
     }
 }
 
+/// Whether the disk takes nothing: it is full, read-only or broken, or files are as large as they may be.
+fn is_of_disk(error: &io::Error) -> bool {
+    use io::ErrorKind::{FileTooLarge, QuotaExceeded, ReadOnlyFilesystem, StorageFull};
+    matches!(error.kind(), StorageFull | QuotaExceeded | ReadOnlyFilesystem | FileTooLarge)
+        || error.raw_os_error() == Some(libc::EIO)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -99,6 +108,11 @@ mod tests {
         let error = full("runs/a/metrics.csv");
         assert_eq!(error.to_string(), "cannot write `runs/a/metrics.csv`: no space left on device");
         assert_eq!(error.hint(), Some("free some space, or choose another disk with `--runs-dir DIR`"));
+        // A file of one run that somebody else owns says nothing of the next run.
+        let closed = RecordError::write(Path::new("a/b"), io::Error::from_raw_os_error(13));
+        let broken = RecordError::read(Path::new("a/b"), io::Error::from_raw_os_error(5));
+        let is_of_all = [full("a/b"), closed, broken].map(|error| error.is_of_all_folders());
+        assert_eq!(is_of_all, [true, false, true]);
         // The user chose where standard output goes, so there is no hint.
         assert_eq!(full(STANDARD_OUTPUT).hint(), None);
         let error = RecordError::make_folder(Path::new("/proc/x"), io::Error::from_raw_os_error(13));

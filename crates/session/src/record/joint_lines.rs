@@ -34,30 +34,30 @@ impl JointLines {
     /// The whole lines after those that are known, which are known from now on. A writer that was cut short leaves no end of
     /// its line.
     pub fn read(&mut self) -> String {
-        let mut text = self.unread().unwrap_or_default();
-        text.truncate(text.rfind('\n').map_or(0, |end| end + 1));
-        self.count(&text);
-        text
+        let mut bytes = self.unread().unwrap_or_default();
+        bytes.truncate(bytes.iter().rposition(|&byte| byte == b'\n').map_or(0, |end| end + 1));
+        self.count(&bytes);
+        String::from_utf8_lossy(&bytes).into_owned()
     }
 
-    fn unread(&self) -> io::Result<String> {
+    fn unread(&self) -> io::Result<Vec<u8>> {
         let (mut file, _) = open_regular(&self.path)?;
         file.seek(SeekFrom::Start(self.bytes))?;
         let mut bytes = Vec::new();
         file.read_to_end(&mut bytes)?;
-        Ok(String::from_utf8_lossy(&bytes).into_owned())
+        Ok(bytes)
     }
 
-    fn count(&mut self, text: &str) {
-        self.bytes += text.len() as u64;
-        self.lines += text.matches('\n').count() as u64;
+    fn count(&mut self, lines: &[u8]) {
+        self.bytes += lines.len() as u64;
+        self.lines += lines.iter().filter(|&&byte| byte == b'\n').count() as u64;
     }
 
     /// Appends whole lines to those that are known, in the place of a line that was cut short. No other process may append
     /// meanwhile, and what others have appended must be known.
     pub fn append(&mut self, text: &str) -> Result<(), RecordError> {
         self.write(text).map_err(|e| RecordError::write(&self.path, e))?;
-        self.count(text);
+        self.count(text.as_bytes());
         Ok(())
     }
 
@@ -77,5 +77,22 @@ impl JointLines {
         file.set_len(self.bytes)?;
         file.seek(SeekFrom::Start(self.bytes))?;
         file.write_all(text.as_bytes())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Bytes that are no text count as they are.
+    #[test]
+    fn lines_follow_lines_that_are_no_text() {
+        let path = tempfile::tempdir().unwrap().keep().join("lines.csv");
+        std::fs::write(&path, b"1,\xff\xfe\n2,a\n3").unwrap();
+        let mut lines = JointLines::new(path.clone());
+        assert_eq!(lines.read(), "1,\u{fffd}\u{fffd}\n2,a\n");
+        lines.append("4,b\n").unwrap();
+        assert_eq!(std::fs::read(&path).unwrap(), b"1,\xff\xfe\n2,a\n4,b\n");
+        assert_eq!((lines.lines(), lines.read()), (3, String::new()));
     }
 }

@@ -3,20 +3,16 @@
 use std::{
     collections::BTreeMap,
     io::{BufRead, BufReader},
-    os::unix::fs::FileExt,
     path::Path,
 };
 
-use super::{RecordError, Sink, lines::Lines, row_file::RowFile};
+use super::{RecordError, Sink, last_lines::find_in_last_lines, lines::Lines, row_file::RowFile};
 use crate::{
     event::{Event, Recorded, TrainRows, ValidationRow},
     host::open_regular,
     plan::Trial,
     spec::Metric,
 };
-
-/// How much of the end of a `metrics.csv` is read at once.
-const TAIL_BYTES: u64 = 64 * 1024;
 
 /// A value of a training step.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -218,24 +214,12 @@ fn last_validation(path: &Path) -> Option<BTreeMap<String, f64>> {
     let mut head = csv::Reader::from_reader(head.as_bytes());
     let head = head.headers().ok()?;
     let split = head.iter().position(|cell| cell == "split")?;
-    let mut size = TAIL_BYTES;
-    loop {
-        let from = length.saturating_sub(size);
-        let mut tail = vec![0; (length - from) as usize];
-        file.read_exact_at(&mut tail, from).ok()?;
-        let tail = String::from_utf8_lossy(&tail);
-        let rows = tail.split_once('\n').map_or("", |(_, rows)| rows);
-        match rows.lines().rev().find(|row| row.split(',').nth(split) == Some("validation")) {
-            Some(row) => {
-                let cells = head.iter().zip(row.split(','));
-                return Some(
-                    cells.filter_map(|(name, cell)| Some((name.to_owned(), cell.parse().ok()?))).collect(),
-                );
-            }
-            None if from == 0 => return None,
-            None => size *= 2,
-        }
-    }
+    let last = |lines: &str| {
+        let row = lines.lines().rev().find(|row| row.split(',').nth(split) == Some("validation"))?;
+        let cells = head.iter().zip(row.split(','));
+        Some(cells.filter_map(|(name, cell)| Some((name.to_owned(), cell.parse().ok()?))).collect())
+    };
+    find_in_last_lines(&file, length, last).ok()?
 }
 
 impl Sink for MetricsCsv {
@@ -267,7 +251,7 @@ impl Sink for MetricsCsv {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::record::sample;
+    use crate::record::{last_lines::TAIL_BYTES, sample};
 
     #[test]
     fn the_whole_file() {

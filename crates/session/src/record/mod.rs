@@ -25,6 +25,7 @@ mod git;
 mod held_rows;
 mod joint_lines;
 mod lab;
+mod last_lines;
 mod lines;
 mod messages;
 mod metrics;
@@ -135,7 +136,7 @@ pub struct TrainingFiles<'a> {
     pub identity: CheckpointIdentity,
     /// When resuming from a checkpoint: the lock of its folder, and the number of rows of `metrics.csv` to keep.
     pub resumed: Option<(RunLock, u64)>,
-    /// Row numbers, in the source file, of the validation rows and of the test rows.
+    /// Row numbers, in the source file, of the rows that do not train, as [`Dataset::apart`](crate::data::Dataset::apart) has them.
     pub apart: Arc<[Vec<u32>; 3]>,
 }
 

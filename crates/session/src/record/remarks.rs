@@ -59,19 +59,20 @@ const CLASSES_SHOWN: usize = 3;
 
 /// Classes that are predicted for hardly any row, though enough have them: a good accuracy hides that.
 pub fn hardly_predicted(names: &[String], confusion: &Confusion, weighted: bool) -> Option<String> {
-    let outputs = names.len() as u64;
-    let sum = |of: &dyn Fn(u64) -> bool| -> u64 {
-        confusion.iter().filter(|[cell, _]| of(*cell)).map(|[_, count]| count).sum()
+    let outputs = names.len();
+    let mut rows_of = vec![[0_u64; 2]; outputs];
+    for [cell, count] in confusion {
+        let cell = usize::try_from(*cell).ok()?;
+        rows_of.get_mut(cell / outputs)?[0] += count;
+        rows_of.get_mut(cell % outputs)?[1] += count;
+    }
+    let words = |(name, [actual, predicted]): (&String, &[u64; 2])| {
+        let is_it = *actual >= ROWS_TO_EXPECT && predicted * 10 < *actual;
+        is_it.then(|| format!("`{name}` for {}, though {} have it", count(*predicted), count(*actual)))
     };
-    let words = |(class, name): (u64, &String)| {
-        let [actual, predicted] =
-            [sum(&|cell| cell / outputs == class), sum(&|cell| cell % outputs == class)];
-        let is_it = actual >= ROWS_TO_EXPECT && predicted * 10 < actual;
-        is_it.then(|| format!("`{name}` for {}, though {} have it", count(predicted), count(actual)))
-    };
-    let found: Vec<String> = (0..).zip(names).filter_map(words).collect();
+    let found: Vec<String> = names.iter().zip(&rows_of).filter_map(words).collect();
     let more = units::and_more(found.len().saturating_sub(CLASSES_SHOWN));
-    let rows = count(sum(&|_| true));
+    let rows = count(rows_of.iter().map(|[actual, _]| actual).sum());
     let shown = found.iter().take(CLASSES_SHOWN).cloned().collect::<Vec<_>>().join("; ");
     let way = if weighted {
         ""

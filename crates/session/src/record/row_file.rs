@@ -3,11 +3,11 @@
 use std::{
     fs::{File, OpenOptions},
     io::{self, Write},
-    os::unix::fs::{FileExt, MetadataExt},
+    os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
 };
 
-use super::{RecordError, lines::Lines};
+use super::{RecordError, last_lines::find_in_last_lines, lines::Lines};
 use crate::host::{check_regular, read_regular};
 
 /// Lines are buffered up to this size, so that many tiny blocks cost one system call.
@@ -147,13 +147,8 @@ impl RowFile {
 
     /// The last line in the file.
     pub fn last_line(&self) -> Option<String> {
-        const LONGEST_LINE: u64 = 1024;
-        let mut tail = vec![0; self.length.min(LONGEST_LINE) as usize];
         let file = File::open(&self.path).ok()?;
-        let start = self.length - tail.len() as u64;
-        file.read_exact_at(&mut tail, start).ok()?;
-        let text = String::from_utf8(tail).ok()?;
-        text.trim_end().rsplit('\n').next().map(str::to_owned)
+        find_in_last_lines(&file, self.length, |lines| lines.lines().next_back().map(str::to_owned)).ok()?
     }
 
     /// A full disk may accept part of a line: truncates the file to complete lines.
@@ -213,5 +208,9 @@ mod tests {
         rows.file.write_all(taken).unwrap();
         rows.cut_torn_line(taken, io::ErrorKind::StorageFull.into());
         assert_eq!(std::fs::read_to_string(&path).unwrap(), "a,b\n1,2\n");
+        let wide = format!("7,{}", "0.125,".repeat(1000));
+        rows.file.write_all(wide.as_bytes()).unwrap();
+        rows.length += wide.len() as u64;
+        assert_eq!(rows.last_line(), Some(wide));
     }
 }

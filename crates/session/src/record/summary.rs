@@ -183,6 +183,8 @@ impl Sink for SummaryCsv {
                 self.file
                     .row(&columns(), &Row { run: &self.run, header, outcome, wall_s, peak_rss_bytes })?;
                 self.has_row = true;
+                // A second signal may close the file at any moment.
+                self.file.flush()?;
             }
             _ => {}
         }

@@ -98,7 +98,7 @@ impl<P: Planned> Sweep<'_, '_, P> {
             self.progress.into_inner().unwrap_or_else(PoisonError::into_inner);
         match (fault, stopped) {
             // The error of the trial that found the disk full was already printed.
-            (Some(_), Some(Stopped::Full)) => return Ok(worst.into()),
+            (Some(_), Some(Stopped::Unrecorded)) => return Ok(worst.into()),
             (Some(fault), _) => return Err(fault),
             (None, _) if is_last => table.finish()?,
             (None, _) => table.leave()?,

@@ -18,8 +18,8 @@ use crate::{
 /// Why trials that have not begun are not run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stopped {
-    /// The disk is full: a trial could not be recorded.
-    Full,
+    /// A trial could not be recorded, for a reason that others have, too, such as a full disk.
+    Unrecorded,
     /// `sweep.csv` cannot be written, or trials cannot be claimed.
     Unlisted,
     /// A trial failed, and `--fail-fast` was given.
@@ -32,7 +32,7 @@ impl Stopped {
     /// The reason recorded for skipped trials.
     pub fn reason(self) -> &'static str {
         match self {
-            Self::Full | Self::Unlisted => "an earlier trial could not be recorded",
+            Self::Unrecorded | Self::Unlisted => "an earlier trial could not be recorded",
             Self::Failed => "an earlier trial failed",
             Self::Mixed => "another process trains on other data",
         }

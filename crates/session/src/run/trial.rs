@@ -73,8 +73,8 @@ impl<P: Planned> Sweep<'_, '_, P> {
             _ => self.line.apart(&mut io::stderr(), |_| session.ended(result.as_ref(), Some(trial.index))),
         };
         self.line.ended(trial.index, exit == Exit::Failed, &mut io::stderr());
-        if matches!(&result, Err(ExecuteError::Record(e)) if !e.is_of_one_folder()) {
-            self.disk_is_full(phase);
+        if matches!(&result, Err(ExecuteError::Record(e)) if e.is_of_all_folders()) {
+            self.stop_unrecorded(phase);
         }
         (ran(&result, name), exit)
     }
@@ -175,12 +175,13 @@ impl<P: Planned> Sweep<'_, '_, P> {
     }
 
     /// Stops the sweep: later trials could not be recorded either.
-    fn disk_is_full(&self, phase: &Phase) {
-        let is_new = self.with(|progress| progress.stopped.replace(Stopped::Full) != Some(Stopped::Full));
+    fn stop_unrecorded(&self, phase: &Phase) {
+        let is_new =
+            self.with(|progress| progress.stopped.replace(Stopped::Unrecorded) != Some(Stopped::Unrecorded));
         let left = phase.trials.len().saturating_sub(phase.next.load(Ordering::Relaxed));
         if is_new && left > 0 {
             let trials = units::counted(left as u64, "trial");
-            print_error(format!("{trials} not run: the disk takes no more"), None);
+            print_error(format!("{trials} not run: they could not be recorded either"), None);
         }
     }
 }

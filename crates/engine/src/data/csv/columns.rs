@@ -284,10 +284,13 @@ impl Search<'_> {
 /// The problems of columns that the training file has and this one lacks: one for each that has a similar name here, after one for
 /// all others.
 fn without(text: &Text, missing: &[&str], names: &[String]) -> Vec<Problem> {
-    let (near, others): (Vec<&str>, Vec<&str>) =
-        missing.iter().partition(|name| nearest(name, names).is_some());
+    // Each takes a look at all names.
+    let (tried, rest) = missing.split_at(missing.len().min(MAX_PROBLEMS));
+    let (near, mut others): (Vec<&str>, Vec<&str>) =
+        tried.iter().partition(|name| nearest(name, names).is_some());
+    others.extend(rest);
     let others = (!others.is_empty()).then_some(&others[..]);
-    let groups = others.into_iter().chain(near.chunks(1).take(MAX_PROBLEMS));
+    let groups = others.into_iter().chain(near.chunks(1));
     let problem = |group: &[&str]| {
         let shown = listed(group.iter().map(|name| (*name).to_owned()));
         let columns = if group.len() == 1 { "column" } else { "columns" };
@@ -343,8 +346,8 @@ fn name_hint(text: &Text, name: &str, names: &[String]) -> String {
 
 /// A similar name.
 fn nearest<'a>(name: &str, names: &'a [String]) -> Option<&'a String> {
-    let likeness =
-        |other: &str| strsim::normalized_damerau_levenshtein(&name.to_lowercase(), &other.to_lowercase());
+    let name = name.to_lowercase();
+    let likeness = |other: &str| strsim::normalized_damerau_levenshtein(&name, &other.to_lowercase());
     let nearest = names.iter().map(|other| (likeness(other), other)).max_by(|a, b| a.0.total_cmp(&b.0));
     nearest.filter(|(likeness, _)| *likeness >= 0.6).map(|(_, other)| other)
 }

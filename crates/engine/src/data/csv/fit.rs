@@ -5,7 +5,6 @@ use std::collections::BTreeSet;
 
 use super::{
     columns::Columns,
-    decimal::value,
     fitting,
     stored::{ColumnKind, StoredColumn},
     table::{Table, Words},
@@ -49,10 +48,8 @@ struct Categorical {
 }
 
 impl Categorical {
-    /// Categories of a file whose decimals come after `decimal`.
-    fn new(categories: Vec<String>, missing: bool, decimal: char) -> Self {
-        let numbers: Option<Vec<f64>> =
-            categories.iter().map(|category| plain_number(category, decimal)).collect();
+    fn new(categories: Vec<String>, missing: bool) -> Self {
+        let numbers: Option<Vec<f64>> = categories.iter().map(|category| plain_number(category)).collect();
         let are_different = |numbers: &Vec<f64>| {
             let different: BTreeSet<u64> = numbers.iter().map(|number| number.to_bits()).collect();
             different.len() == numbers.len()
@@ -64,11 +61,11 @@ impl Categorical {
         self.categories.len() + usize::from(self.missing)
     }
 
-    /// By its text, or by its value among numbers: `1.0` is `1`.
-    fn find(&self, word: &str, decimal: char) -> Option<usize> {
+    /// By its text, or by its value among numbers: `1.0` is `1`. Numbers among words have a point, whatever the file's mark is.
+    fn find(&self, word: &str) -> Option<usize> {
         let by_text = self.categories.binary_search_by(|known| known.as_str().cmp(word)).ok();
         let by_value = || {
-            let number = plain_number(word, decimal)?;
+            let number = plain_number(word)?;
             self.numbers.iter().position(|known| *known == number)
         };
         by_text.or_else(by_value)
@@ -77,12 +74,12 @@ impl Categorical {
 
 /// A number as programs write whole numbers and fractions: `7`, `-7`, `7.0`. No code such as `007` or `1e3`, and no number of
 /// more digits than an f64 tells apart.
-fn plain_number(word: &str, decimal: char) -> Option<f64> {
+fn plain_number(word: &str) -> Option<f64> {
     let digits = word.strip_prefix('-').unwrap_or(word);
-    let (whole, fraction) = digits.split_once(decimal).unwrap_or((digits, "0"));
+    let (whole, fraction) = digits.split_once('.').unwrap_or((digits, "0"));
     let is_plain = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
     let is_code = whole.len() > 1 && whole.starts_with('0');
-    (is_plain(whole) && is_plain(fraction) && !is_code && digits.len() <= 15).then(|| value(word, decimal))?
+    (is_plain(whole) && is_plain(fraction) && !is_code && digits.len() <= 15).then(|| word.parse().ok())?
 }
 
 /// All feature columns.
@@ -128,7 +125,7 @@ impl FeatureFit {
             }
             let sorted: BTreeSet<&str> = words.distinct.iter().map(|word| word.text.as_str()).collect();
             let categories = sorted.into_iter().map(str::to_owned).collect();
-            fitted.categorical.push(Categorical::new(categories, words.missing.is_some(), spec.decimal));
+            fitted.categorical.push(Categorical::new(categories, words.missing.is_some()));
         }
         if problems.is_empty() { Ok(fitted) } else { Err(problems) }
     }
@@ -192,21 +189,20 @@ impl FeatureFit {
     /// For each categorical column, the one-hot position of each of the table's words; `None` for words that are
     /// unknown and may be.
     fn places(&self, table: &Table, may_be: bool) -> Result<Vec<Vec<Option<usize>>>, Vec<Problem>> {
-        let (Table { text, columns, missing, .. }, mut problems) = (table, Vec::new());
-        let find = |fit: &Categorical, word: &str| fit.find(word, missing.decimal);
+        let (Table { text, columns, .. }, mut problems) = (table, Vec::new());
         let mut all = Vec::new();
         for ((fit, words), &column) in
             self.categorical.iter().zip(&table.categorical).zip(&columns.categorical)
         {
             if may_be {
-                all.push(words.distinct.iter().map(|word| find(fit, &word.text)).collect());
+                all.push(words.distinct.iter().map(|word| fit.find(&word.text)).collect());
                 continue;
             }
             let hint = || match columns.is_trained {
                 true => format!("{}; {IGNORED}", known(&fit.categories)),
                 false => known(&fit.categories),
             };
-            match words.find_all((&**text, &**columns, column), "category", hint, |word| find(fit, word)) {
+            match words.find_all((&**text, &**columns, column), "category", hint, |word| fit.find(word)) {
                 Ok(places) => all.push(places.into_iter().map(Some).collect()),
                 Err(unknown) => problems.extend(unknown),
             }
@@ -234,6 +230,7 @@ impl FeatureFit {
                 name: columns.names[column].clone(),
                 kind: ColumnKind::Numeric,
                 fill: is_kept.then_some(fit.fill),
+                complete: is_kept && fit.filled == 0,
                 indicator: fit.indicator,
                 scale,
                 categories: None,
@@ -245,6 +242,7 @@ impl FeatureFit {
                 name: columns.names[column].clone(),
                 kind: ColumnKind::Categorical,
                 fill: None,
+                complete: false,
                 indicator: None,
                 scale: None,
                 categories: Some(fit.categories.iter().cloned().map(Some).chain(missing).collect()),
@@ -253,7 +251,7 @@ impl FeatureFit {
         numeric.chain(categorical).collect()
     }
 
-    pub(super) fn from_stored(stored: &[StoredColumn], decimal: char) -> Self {
+    pub(super) fn from_stored(stored: &[StoredColumn]) -> Self {
         let mut fitted = Self { numeric: Vec::new(), categorical: Vec::new() };
         for column in stored {
             if column.kind == ColumnKind::Numeric {
@@ -265,7 +263,7 @@ impl FeatureFit {
             let all = column.categories.as_deref().unwrap_or_default();
             let categories: Vec<String> = all.iter().flatten().cloned().collect();
             let missing = categories.len() < all.len();
-            fitted.categorical.push(Categorical::new(categories, missing, decimal));
+            fitted.categorical.push(Categorical::new(categories, missing));
         }
         fitted
     }

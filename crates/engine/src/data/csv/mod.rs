@@ -63,6 +63,21 @@ pub use telling::telling_columns;
 /// Characters of the names of columns that are left out, in a note.
 const NAMES_WIDTH: usize = 60;
 
+/// Whether a column is read; what else a file has may be of any type.
+fn reads(spec: &Csv, name: &str) -> bool {
+    let is_in = |names: &[String]| names.iter().any(|own| own == name);
+    match &spec.features {
+        None => !is_in(&spec.ignore),
+        Some(features) => {
+            is_in(features)
+                || is_in(&spec.categorical)
+                || is_in(&spec.target)
+                || is_in(spec.group.as_slice())
+                || is_in(spec.weight.as_slice())
+        }
+    }
+}
+
 /// The rows of a file, and those of a file to validate on, before any of them is divided and anything is fitted to those that train.
 pub(super) struct Tables {
     rows: Table,
@@ -79,20 +94,7 @@ impl Tables {
 
     /// Reads a Parquet file. Its cells are treated like those of a text file.
     pub(super) fn read_parquet(spec: &Csv, task: Task) -> Result<Self, Vec<Problem>> {
-        let is_wanted = |name: &str, _: Option<&str>| {
-            let is_in = |names: &[String]| names.iter().any(|own| own == name);
-            match &spec.features {
-                None => !is_in(&spec.ignore),
-                Some(features) => {
-                    is_in(features)
-                        || is_in(&spec.categorical)
-                        || is_in(&spec.target)
-                        || is_in(spec.group.as_slice())
-                        || is_in(spec.weight.as_slice())
-                }
-            }
-        };
-        Self::read_by(spec, task, |path, key| parquet::read(path, key, is_wanted))
+        Self::read_by(spec, task, |path, key| parquet::read(path, key, |name, _| reads(spec, name)))
     }
 
     fn read_by(

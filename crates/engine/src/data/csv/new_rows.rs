@@ -66,7 +66,7 @@ pub(in crate::data) struct CsvModel {
 
 impl CsvModel {
     pub(in crate::data) fn new(spec: &Csv, task: Task, stored: StoredCsv) -> Self {
-        let features = FeatureFit::from_stored(&stored.features, spec.decimal);
+        let features = FeatureFit::from_stored(&stored.features);
         let target = TargetFit::from_stored(&stored.target);
         Self { spec: spec.clone(), task, features, target, stored }
     }
@@ -226,7 +226,7 @@ impl CsvRows {
     /// The names of columns with missing cells though the training file has none there, and the number of rows that have them.
     pub(in crate::data) fn newly_missing(&self, model: &CsvModel) -> Vec<(String, usize)> {
         let all = model.numeric().zip(self.filled.iter().copied());
-        let found = all.filter(|(column, count)| column.fill.is_none() && *count > 0);
+        let found = all.filter(|(column, count)| column.is_complete() && *count > 0);
         found.map(|(column, count)| (file::printable(&column.name), count)).collect()
     }
 

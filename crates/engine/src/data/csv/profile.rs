@@ -83,6 +83,8 @@ pub struct ColumnProfile {
     text_start: usize,
     /// Whether all such cells are equal.
     pub is_one_text: bool,
+    /// The first such cell that is no marker.
+    word: Option<String>,
     /// Those of them that often stand for missing values, such as `?`, and the rows that have each.
     markers: BTreeMap<String, Vec<u32>>,
     /// Those of them that were taken for missing values.
@@ -304,7 +306,9 @@ impl ColumnProfile {
                     cell.to_owned()
                 });
                 self.is_one_text &= first == cell;
-                if is_marker(cell) && self.markers.len() < MOST_DISTINCT {
+                if !is_marker(cell) {
+                    self.word.get_or_insert_with(|| cell.to_owned());
+                } else if self.markers.len() < MOST_DISTINCT {
                     self.markers.entry(cell.to_owned()).or_default().push(row);
                 }
             }
@@ -343,8 +347,11 @@ impl ColumnProfile {
         self.missing.extend(self.taken.iter().filter_map(|cell| self.markers.get(cell)).flatten());
         self.distinct.retain(|cell, _| !is_one(cell));
         let usual = MissingCells::usual(self.decimal);
-        let others = || self.distinct.keys().filter(|cell| usual.number(cell).is_err());
-        (self.text, self.is_one_text) = (others().min().cloned(), others().count() < 2);
+        let mut others: BTreeSet<&String> =
+            self.distinct.keys().filter(|cell| usual.number(cell).is_err()).collect();
+        // Of many distinct values, not all were counted.
+        others.extend(self.markers.keys().filter(|cell| !is_one(cell)).chain(&self.word));
+        (self.is_one_text, self.text) = (others.len() < 2, others.first().map(|cell| (*cell).clone()));
         self.text_place = String::new();
     }
 

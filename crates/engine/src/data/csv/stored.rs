@@ -33,9 +33,12 @@ pub struct StoredColumn {
     pub name: String,
     /// Numbers or words.
     pub kind: ColumnKind,
-    /// The value for missing cells, if it is not the mean.
+    /// The value for missing cells, which is the mean of the training rows; `None` if the column has none of them and `scale` has it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fill: Option<f64>,
+    /// Whether the training file has no missing cells here though there is a `fill`.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub complete: bool,
     /// Whether it has an indicator of missing cells: another feature, after all numbers. `Some(false)`: one that is always 0, since
     /// none of the column's missing cells was in a training row.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -67,6 +70,11 @@ pub(in crate::data) enum StoredClasses {
 }
 
 impl StoredColumn {
+    /// Whether the training file has no missing cells here.
+    pub fn is_complete(&self) -> bool {
+        self.complete || self.fill.is_none()
+    }
+
     /// The value that replaces a missing number.
     pub fn fill(&self) -> f64 {
         self.fill.unwrap_or_else(|| self.scale.map_or(0.0, |scale| scale.mean))

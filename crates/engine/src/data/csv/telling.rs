@@ -173,7 +173,7 @@ pub(super) fn warnings(table: &Table, found: &[Telling]) -> Vec<String> {
 pub fn telling_columns(spec: &Csv, task: Task) -> Result<Vec<(String, String)>, Vec<Problem>> {
     let is_parquet = file::is_parquet(&file::open(&spec.path, "data.csv.path")?.0);
     let text = match is_parquet {
-        true => parquet::read(&spec.path, "data.parquet.path", |_, _| true)?,
+        true => parquet::read(&spec.path, "data.parquet.path", |name, _| super::reads(spec, name))?,
         false => Text::read(&spec.path, "data.csv.path", spec.delimiter)?,
     };
     let text = Arc::new(text);

@@ -83,6 +83,8 @@ impl Text {
             Some(rest) if lines_before == 0 => rest.to_owned(),
             _ => body,
         };
+        // Lines that end as they did on a Macintosh: so that they are counted as others are.
+        let body = if body.contains('\n') { body } else { body.replace('\r', "\n") };
         if let Some(line) = excel_line(&body).filter(|_| lines_before == 0) {
             let place = Location::File {
                 path: path.into(),

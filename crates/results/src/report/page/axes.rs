@@ -110,7 +110,7 @@ impl Content<'_> {
         let metric = &ranking.metric;
         let places = ranking.settings.iter().flat_map(|setting| setting.places.iter().copied());
 
-        let Ok(folded) = Ranking::new(self.comparison, &places.collect::<Vec<_>>(), metric, &by) else {
+        let Ok(folded) = Ranking::sorted(self.comparison, &places.collect::<Vec<_>>(), metric, &by) else {
             return;
         };
         let [rows, columns] =

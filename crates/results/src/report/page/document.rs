@@ -98,3 +98,27 @@ fn with_head(title: &str, body: Html, tag: Option<&str>) -> String {
     let (head, scripts) = (head.into_string(), scripts.into_string());
     format!("{HEAD}<html lang=\"en\">{head}<body>\n{body}\n{scripts}</body></html>\n")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::page::{curves::COLORS, svg};
+
+    /// Lines and dots of every colour are drawn, on a page as in a file of its own.
+    #[test]
+    fn every_colour_has_its_classes() {
+        let own = |style: &str, class: &str, what: &str| {
+            let rule = style.split(&format!(".{class}{{")).nth(1).unwrap_or_default();
+            rule.starts_with(&format!("{what}:"))
+        };
+        let page = STYLE.replace(' ', "");
+        let defined = (0..).take_while(|colour| page.contains(&format!("--c{colour}:"))).count();
+        assert!(defined >= COLORS, "{defined}");
+        for (style, colours) in [(page.as_str(), defined), (svg::STYLE, COLORS)] {
+            for colour in 0..colours {
+                assert!(own(style, &format!("c{colour}"), "stroke"), "c{colour}");
+                assert!(own(style, &format!("f{colour}"), "fill"), "f{colour}");
+            }
+        }
+    }
+}

@@ -163,6 +163,7 @@ fn draw_products(rows: &[Row], names: &[String]) -> Option<Svg> {
     };
     let frame = Frame::new(640.0, 320.0, axis(least, most), axis(fastest, slowest));
     let mut lines = grouped(names.iter().zip(rows).map(|(name, (_, own))| (name, own)));
+    let more = lines.len().saturating_sub(MOST_LINES);
     lines.truncate(MOST_LINES);
     lines.iter_mut().for_each(|(_, products)| products.sort_by(|a, b| side(a).total_cmp(&side(b))));
     let are_square = rows.iter().all(|(_, own)| own.shape.iter().all(|axis| *axis == own.shape[0]));
@@ -186,6 +187,10 @@ fn draw_products(rows: &[Row], names: &[String]) -> Option<Svg> {
             let [x, y] = [frame.at(0.0) + 16.0, 20.0 + 16.0 * number as f64];
             svg::dot(html, &format!("f{number}"), [x, y - 4.0], 4.0, name);
             svg::text(html, [x + 10.0, y], "start", name);
+        }
+        if more > 0 {
+            let [x, y] = [frame.at(0.0) + 16.0, 20.0 + 16.0 * lines.len() as f64];
+            svg::text(html, [x + 10.0, y], "start", &format!("and {more} more, in the table"));
         }
     });
     Some(drawn)

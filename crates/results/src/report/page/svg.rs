@@ -8,7 +8,7 @@ use crate::report::plot::{Axis, tick_label};
 pub const HEAD: &str = "<!-- made by `runner report` -->\n";
 
 /// The style of a figure in its own file: Okabe and Ito's colours on white.
-const STYLE: &str = "text{font:12px Helvetica,Arial,sans-serif;fill:#222}.soft{fill:#555}line,polyline{fill:none}\
+pub(super) const STYLE: &str = "text{font:12px Helvetica,Arial,sans-serif;fill:#222}.soft{fill:#555}line,polyline{fill:none}\
 .grid{stroke:#ddd}.axis{stroke:#333}.f0{fill:#0072b2}.f1{fill:#d55e00}.f2{fill:#009e73}.f3{fill:#cc79a7}.f4{fill:#e69f00}\
 .f5{fill:#56b4e9}.f6{fill:#5c5c5c}.c0{stroke:#0072b2}.c1{stroke:#d55e00}.c2{stroke:#009e73}.c3{stroke:#cc79a7}\
 .c4{stroke:#e69f00}.c5{stroke:#56b4e9}.c6{stroke:#5c5c5c}.faint{stroke:#ccc}.dot{fill:#999}.hollow{fill:none;stroke:#999}.band{stroke:none;opacity:.2}\
