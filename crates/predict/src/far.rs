@@ -1,7 +1,7 @@
-//! Values far from those that the model was trained on.
+//! Values far from those that the model was trained on, and other ones where all of those were the same.
 
 use crate::{
-    data::{RowBlock, TrainedData},
+    data::{RowBlock, Scale, TrainedData},
     units,
 };
 
@@ -13,23 +13,36 @@ const SHOWN: usize = 10;
 
 /// Counts far values in standardized columns.
 pub struct Far {
-    /// The index of each standardized feature, its name, and the number of its far values.
-    columns: Vec<(usize, String, usize)>,
+    columns: Vec<Column>,
     rows: usize,
+}
+
+/// A standardized feature.
+struct Column {
+    feature: usize,
+    name: String,
+    /// Whether all training rows have the same value.
+    constant: bool,
+    /// The number of its far values.
+    count: usize,
 }
 
 impl Far {
     pub fn new(data: &TrainedData) -> Self {
-        let columns = data.standardized().into_iter().map(|(feature, name)| (feature, name, 0));
-        Self { columns: columns.collect(), rows: 0 }
+        let column = |(feature, name, scale): (usize, String, Scale)| {
+            let constant = scale.constant;
+            Column { feature, name, constant, count: 0 }
+        };
+        Self { columns: data.standardized().into_iter().map(column).collect(), rows: 0 }
     }
 
     /// Takes preprocessed rows.
     pub fn see(&mut self, block: &RowBlock) {
         let width = block.features.len() / block.rows.max(1);
         for row in block.features.chunks_exact(width.max(1)) {
-            for (feature, _, count) in &mut self.columns {
-                *count += usize::from(row.get(*feature).is_some_and(|value| value.abs() > FAR));
+            for column in &mut self.columns {
+                let most = if column.constant { 0.0 } else { FAR };
+                column.count += usize::from(row.get(column.feature).is_some_and(|value| value.abs() > most));
             }
         }
         self.rows += block.rows;
@@ -37,11 +50,21 @@ impl Far {
 
     /// A sentence for each column with such values.
     pub fn warnings(&self) -> Vec<String> {
-        let found = || self.columns.iter().filter(|(.., count)| *count > 0);
-        let words = |(_, name, count): &(usize, String, usize)| {
-            let verb = if *count == 1 { "lies" } else { "lie" };
+        let found = || self.columns.iter().filter(|column| column.count > 0);
+        let words = |Column { name, constant, count, .. }: &Column| {
+            let far = format!("more than {FAR} standard deviations from the training rows' mean");
+            let what = match (*constant, *count) {
+                (true, 1) => {
+                    "is not the one that all training rows have: the model has learned nothing of it"
+                }
+                (true, _) => {
+                    "are not the one that all training rows have: the model has learned nothing of them"
+                }
+                (false, 1) => &format!("lies {far}"),
+                (false, _) => &format!("lie {far}"),
+            };
             format!(
-                "{name}: {} of {} {verb} more than {FAR} standard deviations from the training rows' mean",
+                "{name}: {} of {} {what}",
                 units::count(*count as u64),
                 units::counted(self.rows as u64, "value")
             )

@@ -58,7 +58,8 @@ pub fn silu_derivative(x: f32) -> f32 {
     gate * (1.0 + x * (1.0 - gate))
 }
 
-/// erf x: the rational approximation of Eigen and XLA (x P(x²) / Q(x²) on [-4, 4]).
+/// erf x: the rational approximation of Eigen and XLA (x P(x²) / Q(x²) on [-4, 4]). Beyond 3.92 it is 1 or -1, as the truth rounds
+/// there: so that [`gelu`] of a large negative number is 0.
 #[inline(always)]
 pub fn erf(x: f32) -> f32 {
     let c = x.clamp(-4.0, 4.0);
@@ -75,7 +76,14 @@ pub fn erf(x: f32) -> f32 {
     q = q * z - 1.682_827e-3;
     q = q * z - 7.373_329e-3;
     q = q * z - 1.426_473_9e-2;
-    c * p / q
+    let inside = c * p / q;
+    if x > 3.92 {
+        1.0
+    } else if x < -3.92 {
+        -1.0
+    } else {
+        inside
+    }
 }
 
 /// `x / 2 * (1 + erf(x / sqrt(2)))`.

@@ -184,7 +184,7 @@ fn standardizes_by_the_training_rows() {
     assert_eq!(made.preprocessing["target"], json!({ "name": "y", "mean": 5.0, "std": 5.0_f64.sqrt() }));
     assert_eq!(
         made.preprocessing["features"][1],
-        json!({ "name": "b", "kind": "numeric", "mean": 7.0, "std": 1.0 })
+        json!({ "name": "b", "kind": "numeric", "mean": 7.0, "std": 1.0, "constant": true })
     );
 }
 

@@ -1,5 +1,6 @@
 //! Sources of rows, driven through `runner::data::open`.
 
+mod categories;
 mod csv;
 mod csv_problems;
 mod garbage;

@@ -177,6 +177,15 @@ fn features_are_standardized_by_the_training_rows() {
     let constant = Folder::new(&npy("<f4", "(3,)", &f32s(&[0.1; 3])), &npy("|u1", "(3,)", &[0, 1, 0]));
     let made = read_ok(Source::Npy(Npy { standardize: true, ..constant.spec() }), Task::Classification);
     assert_eq!(memory(&made.train), [0.0; 3]);
+    assert_eq!(made.warnings[0], "feature 0 is alike in all training rows");
+    // Seconds since 1970: f32 has a number every 128 of them.
+    let seconds: Vec<u8> =
+        (0..20).flat_map(|i| [1.7e9 + f64::from(i * 37), f64::from(i)]).flat_map(f64::to_le_bytes).collect();
+    let labels: Vec<u8> = (0..20).map(|i| i % 2).collect();
+    let far = Folder::new(&npy("<f8", "(20, 2)", &seconds), &npy("|u1", "(20,)", &labels));
+    let made = read_ok(Source::Npy(Npy { standardize: true, ..far.spec() }), Task::Classification);
+    let told = "feature 0 is too far from 0 for f32 to tell its values apart: subtract the mean in the file";
+    assert_eq!(**made.warnings, [told]);
 }
 
 #[test]

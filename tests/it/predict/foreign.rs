@@ -110,6 +110,22 @@ fn values_far_from_the_training_rows() {
     assert!(!model.predict("new.csv").stderr.contains("standard deviations"));
 }
 
+/// A feature with one value in training is not standardized by its deviation.
+#[test]
+fn values_that_training_did_not_have() {
+    let once = |table: String| {
+        let lines = table.lines().map(|line| line.split_once(',').map_or(line, |(_, rest)| rest));
+        lines
+            .map(|line| if line.starts_with("kind") { format!("x,{line}\n") } else { format!("2,{line}\n") })
+            .collect()
+    };
+    let (place, run) = of_categories_with(&[], once);
+    fs::write(place.path().join("n.csv"), "x,kind,floor\n2,a,1\n2.5,a,1\n").unwrap();
+    let ended = place.runner(&["predict", &run, "n.csv"]).ended_by(0);
+    let words = "warning: `x`: 1 of 2 values is not the one that all training rows have: the model has learned nothing of it\n";
+    assert!(ended.stderr.ends_with(words), "{}", ended.stderr);
+}
+
 /// Plain numbers are compared as numbers; codes such as `01` and `1e1` are not.
 #[test]
 fn categories_that_are_numbers() {

@@ -15,7 +15,13 @@ use super::{
     scale::Scale,
     split::{RowUse, Split},
 };
-use crate::spec::{Placement, Problem};
+use crate::{
+    spec::{Placement, Problem},
+    units,
+};
+
+/// Of a standard deviation with fewer steps from one f32 to the next, rounding to them is seen in training.
+const STEPS: f64 = 16.0;
 
 /// A file of the spec and its key.
 pub(super) type Named<'a> = (&'static str, &'a Path);
@@ -107,6 +113,7 @@ impl Arrays<'_> {
         let path = train.features.path;
         let (mut train, mut rest) = self.features(train.features, &split, stay)?;
         let scales = self.fitted(&train, features);
+        let doubts = doubts(split.train_rows(), &scales);
         standardize(&mut train, &scales, path, split.rows_of(RowUse::Train))?;
         if let Some(rest) = &mut rest {
             standardize(rest, &scales, path, split.rows_of(RowUse::Held))?;
@@ -138,6 +145,7 @@ impl Arrays<'_> {
             apart: split.apart(0..=u32::MAX),
             groups: split.held_groups(),
             preprocessing,
+            warnings: Arc::new(doubts),
             ..Dataset::new(train, validation, features, targets)
         })
     }
@@ -221,6 +229,32 @@ impl Arrays<'_> {
         };
         Ok((store(RowUse::Train), has_held.then(|| store(RowUse::Held))))
     }
+}
+
+/// Warnings of features, by their places from 0, that are alike in all training rows, or whose differences are lost where f32 has few
+/// numbers so far from 0.
+fn doubts(rows: usize, scales: &[Scale]) -> Vec<String> {
+    let is_rounded =
+        |Scale { mean, std, .. }: &Scale| *std < STEPS * mean.abs() * f64::from(f32::EPSILON) / 2.0;
+    let places = |is_it: &dyn Fn(&Scale) -> bool| -> Vec<usize> {
+        let found = scales.iter().enumerate().filter(|(_, scale)| is_it(scale));
+        if rows > 1 { found.map(|(place, _)| place).collect() } else { Vec::new() }
+    };
+    let alike = places(&|scale| scale.constant);
+    let rounded = places(&|scale| !scale.constant && is_rounded(scale));
+    let words = |places: &[usize], what: [&str; 2]| {
+        let what = what[usize::from(places.len() != 1)];
+        (!places.is_empty()).then(|| format!("{} {what}", units::numbered("feature", places)))
+    };
+    let of_alike = words(&alike, ["is alike in all training rows", "are alike in all training rows"]);
+    let of_rounded = words(
+        &rounded,
+        [
+            "is too far from 0 for f32 to tell its values apart: subtract the mean in the file",
+            "are too far from 0 for f32 to tell their values apart: subtract the means in the file",
+        ],
+    );
+    of_alike.into_iter().chain(of_rounded).collect()
 }
 
 /// Standardizes features in memory; `numbers` are the rows' numbers in the file. Does nothing without scales.

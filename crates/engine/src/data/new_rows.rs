@@ -164,14 +164,16 @@ impl TrainedData {
     }
 
     /// The standardized features, by their index, with names for messages.
-    pub fn standardized(&self) -> Vec<(usize, String)> {
+    pub fn standardized(&self) -> Vec<(usize, String, Scale)> {
         match self.preprocessing() {
             Preprocessing::Table { columns, .. } => {
-                let scaled = columns.iter().enumerate().filter(|(_, column)| column.scale.is_some());
-                scaled.map(|(i, column)| (i, format!("`{}`", file::printable(&column.name)))).collect()
+                let scaled = columns.iter().enumerate().filter_map(|(i, column)| {
+                    Some((i, format!("`{}`", file::printable(&column.name)), column.scale?))
+                });
+                scaled.collect()
             }
             Preprocessing::Array(ArrayScale::Standardize(scales)) => {
-                (0..scales.len()).map(|i| (i, format!("feature {i}"))).collect()
+                scales.iter().enumerate().map(|(i, scale)| (i, format!("feature {i}"), *scale)).collect()
             }
             Preprocessing::Array(_) => Vec::new(),
         }

@@ -9,13 +9,16 @@ pub struct Scale {
     pub mean: f64,
     /// The divisor.
     pub std: f64,
+    /// Whether all training rows have the same value: `std` is 1 then, and the feature has taught the model nothing.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub constant: bool,
     #[serde(skip)]
     is_identity: bool,
 }
 
 impl Scale {
     /// Leaves values unchanged.
-    pub const IDENTITY: Self = Self { mean: 0.0, std: 1.0, is_identity: true };
+    pub const IDENTITY: Self = Self { mean: 0.0, std: 1.0, constant: false, is_identity: true };
 
     /// Zero mean and unit population deviation over `values`, as in scikit-learn's `StandardScaler`. For
     /// constant values the deviation is set to 1.
@@ -23,8 +26,8 @@ impl Scale {
         let mean = mean(values.clone()).unwrap_or(0.0);
         let (sum, count) =
             values.fold((0.0, 0_u64), |(sum, count), x| (sum + (x - mean) * (x - mean), count + 1));
-        let std = (sum / count.max(1) as f64).sqrt();
-        Self { mean, std: if std > 0.0 { std } else { 1.0 }, is_identity: false }
+        Self { mean, std: (sum / count.max(1) as f64).sqrt(), constant: false, is_identity: false }
+            .divisible()
     }
 
     /// [`Scale::standard`] of each column of `[rows, width]`.
@@ -39,7 +42,7 @@ impl Scale {
         }
         let rows = (values.len() / width) as f64;
         let mean = |(sum, least, greatest): (f64, f64, f64)| (sum / rows).clamp(least, greatest);
-        let centred = |sum| Self { mean: mean(sum), std: 0.0, is_identity: false };
+        let centred = |sum| Self { mean: mean(sum), std: 0.0, constant: false, is_identity: false };
         let mut scales: Vec<Self> = sums.into_iter().map(centred).collect();
         for row in values.chunks_exact(width) {
             for (scale, x) in scales.iter_mut().zip(row) {
@@ -47,11 +50,12 @@ impl Scale {
                 scale.std += apart * apart;
             }
         }
-        for scale in &mut scales {
-            let std = (scale.std / rows).sqrt();
-            scale.std = if std > 0.0 { std } else { 1.0 };
-        }
-        scales
+        scales.into_iter().map(|scale| Self { std: (scale.std / rows).sqrt(), ..scale }.divisible()).collect()
+    }
+
+    /// With a divisor of 1 in place of 0, or of what is no number.
+    fn divisible(self) -> Self {
+        if self.std > 0.0 { self } else { Self { std: 1.0, constant: true, ..self } }
     }
 
     /// The scaled value.

@@ -220,6 +220,26 @@ impl FeatureFit {
         if problems.is_empty() { Ok(all) } else { Err(problems) }
     }
 
+    /// A warning of categories that no training row has: their inputs keep the weights that they had at first.
+    pub(super) fn untrained(&self, table: &Table, split: &Split) -> Option<String> {
+        let mut found = Vec::new();
+        for (words, &column) in table.categorical.iter().zip(&table.columns.categorical) {
+            // The last one is that of missing cells.
+            let mut is_trained = vec![false; words.distinct.len() + 1];
+            for row in split.rows_of(RowUse::Train) {
+                is_trained[(words.codes[row] as usize).min(words.distinct.len())] = true;
+            }
+            let name = table.columns.name(column);
+            let texts = words.distinct.iter().map(|word| format!("`{}`", file::printable(&word.text)));
+            let all = texts.chain(words.missing.map(|_| "missing cells".to_owned())).zip(is_trained);
+            found.extend(
+                all.filter(|(_, is_trained)| !is_trained).map(|(what, _)| format!("{what} of `{name}`")),
+            );
+        }
+        let what = "categories without a row to train on, so that their inputs keep their first weights";
+        (!found.is_empty()).then(|| format!("{what}: {}", fitting(&found)))
+    }
+
     /// What is stored in the model's file: one entry per column.
     pub(super) fn stored(&self, spec: &Csv, columns: &Columns) -> Vec<StoredColumn> {
         let numeric = self.numeric.iter().zip(&columns.numeric).map(|(fit, &column)| {

@@ -160,6 +160,7 @@ impl Tables {
         let mut notes: Vec<String> = notes.chain(features.notes(columns)).collect();
         let mut warnings = Vec::from_iter(constant(columns, &train_x, features.width()));
         warnings.extend(known.iter().cloned());
+        warnings.extend(features.untrained(table, &split));
         warnings.extend((spec.missing_indicators && features.indicators() == 0).then(|| {
             "`missing_indicators` changes nothing: no numeric feature has a missing cell".to_owned()
         }));

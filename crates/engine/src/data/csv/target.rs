@@ -43,7 +43,9 @@ impl TargetFit {
     }
 
     fn classes(Table { text, columns, .. }: &Table, words: &Words) -> Result<Self, Problem> {
-        let numbers: Option<Vec<f64>> = words.distinct.iter().map(|word| word.text.parse().ok()).collect();
+        // `01` is a code and not the number 1.
+        let number = |word: &str| word.parse().ok().filter(|_| !has_leading_zero(word));
+        let numbers: Option<Vec<f64>> = words.distinct.iter().map(|word| number(&word.text)).collect();
         let Some(numbers) = numbers else {
             let sorted: BTreeSet<&str> = words.distinct.iter().map(|word| word.text.as_str()).collect();
             return Ok(Self::Named(sorted.into_iter().map(str::to_owned).collect()));
@@ -149,7 +151,8 @@ impl TargetFit {
             }
             Some(StoredClasses::Count(count)) => Self::Numbered(*count),
             Some(StoredClasses::Names(names)) => {
-                let integers: Option<Vec<i64>> = names.iter().map(|name| name.parse().ok()).collect();
+                let integer = |name: &String| name.parse().ok().filter(|_| !has_leading_zero(name));
+                let integers: Option<Vec<i64>> = names.iter().map(integer).collect();
                 integers.map_or_else(|| Self::Named(names.clone()), Self::Integers)
             }
         }
@@ -169,6 +172,12 @@ impl TargetFit {
     pub(super) fn scales(&self) -> &[Scale] {
         if let Self::Numbers(scales) = self { scales } else { &[] }
     }
+}
+
+/// Whether digits begin with a zero that a number has not.
+fn has_leading_zero(word: &str) -> bool {
+    let digits = word.trim_start_matches(['-', '+']).as_bytes();
+    digits.len() > 1 && digits[0] == b'0' && digits[1].is_ascii_digit()
 }
 
 fn names(labels: &[i64]) -> Vec<String> {
