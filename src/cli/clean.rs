@@ -1,7 +1,7 @@
 //! `runner tag` and `runner clean`: deciding which runs to keep.
 
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeMap, BTreeSet},
     fmt::Display,
     fs::{self, File},
     io, iter,
@@ -17,7 +17,9 @@ use super::{
 };
 use crate::{
     host::reason,
-    record::{Claims, LineMode, RecordError, RunDir, RunLock, SWEEP_FILE, SweepLine, command_line, now},
+    record::{
+        Claims, LineMode, RecordError, RunDir, RunLock, SWEEP_FILE, SweepLine, command_line, not_its_own, now,
+    },
     report::{self, CleanRequest, Cleaning, Found},
     run::{Exit, print, warn},
     units,
@@ -38,7 +40,8 @@ pub fn tag(run: &str, words: &[String]) -> Result<Exit, Exit> {
         }
     }
     let _lock = lock_tags(&folder);
-    let mut tags = report::tags(&folder);
+    let hint = "its tags are as they were: mend the file (text, one tag a line), or delete it";
+    let mut tags = report::tags(&folder).map_err(|e| Exit::refused(e, Some(hint)))?;
     for word in words {
         let name = word.strip_prefix('~').unwrap_or(word);
         if name != word && !tags.iter().any(|tag| tag == name) {
@@ -168,10 +171,8 @@ fn remove(folder: &Path, progress: &Progress) -> Result<(), Exit> {
     let locks = lock_runs(folder).map_err(|e| failed(folder, &e))?;
     let run = RunDir::existing(folder.to_owned());
     let trials = run.trials();
-    let is_tagged = trials.values().chain([&run]).any(|run| !report::tags(run.path()).is_empty());
-    if locks.is_none() || is_tagged {
-        let reason = if is_tagged { "tagged" } else { "running" };
-        let words = format!("`{}` stays: it is {reason} now", folder.display());
+    if let Some(why) = reason_to_stay(&run, &trials, locks.is_some()) {
+        let words = format!("`{}` stays: {why}", folder.display());
         progress.line.apart(&mut io::stderr(), |_| warn(words));
         return Ok(());
     }
@@ -194,6 +195,21 @@ fn remove(folder: &Path, progress: &Progress) -> Result<(), Exit> {
     Ok(())
 }
 
+/// Why a folder that was to be removed stays after all.
+fn reason_to_stay(run: &RunDir, trials: &BTreeMap<usize, RunDir>, is_locked: bool) -> Option<String> {
+    for own in trials.values().chain([run]) {
+        match report::tags(own.path()) {
+            Ok(tags) if tags.is_empty() => {}
+            Ok(_) => return Some("it is tagged now".to_owned()),
+            Err(e) => return Some(e.to_string()),
+        }
+    }
+    if !is_locked {
+        return Some("it is running now".to_owned());
+    }
+    not_its_own(run.path()).map(|path| report::in_it(run.path(), &path))
+}
+
 type Locks = (Option<Claims>, Option<RunLock>);
 
 /// Locks a run or a sweep; `None` if another process holds its lock or that of one of its trials. The trials'
@@ -202,7 +218,7 @@ fn lock_runs(folder: &Path) -> Result<Option<Locks>, RecordError> {
     let run = RunDir::existing(folder.to_owned());
     if folder.join(SWEEP_FILE).is_file() {
         let claims = Claims::new(folder, false, || true)?;
-        let is_free = !run.trials().values().any(RunDir::is_live);
+        let is_free = !run.has_live_trial();
         return Ok(claims.filter(|_| is_free).map(|claims| (Some(claims), None)));
     }
     if !run.file("run.log").is_file() {

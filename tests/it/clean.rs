@@ -1,5 +1,7 @@
 //! `tag` and `clean`: which runs are kept, and that nothing else is touched.
 
+mod inside;
+
 use std::{
     fs,
     os::unix::fs::symlink,

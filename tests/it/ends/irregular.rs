@@ -28,7 +28,7 @@ const COMMANDS: [(&[&str], &[&str]); 14] = [
     (&["plot", "RUN"], &["metrics.csv"]),
     (&["watch", "RUN"], READ),
     (&["list", "RUN"], &[]),
-    (&["tag", "RUN", "good"], &[]),
+    (&["tag", "RUN", "good"], &["tags"]),
 ];
 
 /// What a finished run is read from.

@@ -19,7 +19,7 @@ use super::{
     run::{DAMAGED, Run},
     tasks::Tasks,
 };
-use crate::units;
+use crate::{host::escape_line, record::not_its_own, units};
 
 /// What may be removed. Both paths are free of symbolic links.
 pub struct CleanRequest<'a> {
@@ -40,6 +40,8 @@ pub struct Cleaning {
     removable: Vec<Judged>,
     best: Vec<Judged>,
     kept: BTreeMap<&'static str, usize>,
+    /// What stays for a reason that its owner must end: the reason in full.
+    stays: Vec<String>,
     /// Whether runs of one name are of several tasks, so that each has its own best.
     has_tasks: bool,
 }
@@ -59,9 +61,14 @@ impl Cleaning {
         let mut entries = listing::entries(&request.path.display().to_string())?;
         let best = best(&mut entries, request.keep_best);
         let (mut removable, mut best_ones, mut kept) = (Vec::new(), Vec::new(), BTreeMap::new());
+        let mut stays = Vec::new();
         for entry in entries {
             let running = is_live(&entry.folder).then_some("running");
             let reason = running.or_else(|| request.reason_to_keep(&entry, &best));
+            let inside = if reason.is_none() { not_its_own(&entry.folder) } else { None };
+            let reason = reason.or(inside.is_some().then_some(WITH_OTHERS));
+            stays.extend(inside.map(|path| in_it(&entry.folder, &path)));
+            stays.extend(entry.tags_fault().filter(|_| reason == Some(TAGS_FAULT)).map(str::to_owned));
             reason.iter().for_each(|reason| *kept.entry(*reason).or_default() += 1);
             let (group, why) = match (reason, best.folders.get(&entry.folder)) {
                 (None, _) => (&mut removable, request.reason_to_go(&entry, &best)),
@@ -75,7 +82,7 @@ impl Cleaning {
         for group in [&mut removable, &mut best_ones] {
             group.sort_by(|a: &Judged, b| a.entry.started().cmp(b.entry.started()));
         }
-        Ok(Self { removable, best: best_ones, kept, has_tasks: best.has_tasks })
+        Ok(Self { removable, best: best_ones, kept, stays, has_tasks: best.has_tasks })
     }
 
     /// The folders that would be removed.
@@ -89,6 +96,12 @@ impl Cleaning {
         let mut kept = if kept.is_empty() { String::new() } else { format!("kept: {}\n", kept.join(", ")) };
         if self.has_tasks {
             kept += "each task has its own best: runs of other data, splits or losses are not comparable\n";
+        }
+        kept.extend(
+            self.stays.iter().take(MOST_SHOWN).map(|words| format!("stays: {}\n", escape_line(words))),
+        );
+        if let more @ 1.. = self.stays.len().saturating_sub(MOST_SHOWN) {
+            kept += &format!("stays: {more} more like these\n");
         }
         if self.removable.is_empty() {
             return format!("nothing to remove\n{kept}");
@@ -126,6 +139,7 @@ impl CleanRequest<'_> {
             _ if is_link => Some("behind a link"),
             _ if !is_ours => Some("not at RUNS/NAME/RUN"),
             _ if entry.runs.iter().any(|run| run.status == DAMAGED) => Some("damaged"),
+            _ if entry.tags_fault().is_some() => Some(TAGS_FAULT),
             _ if !entry.tags().is_empty() => Some("tagged"),
             _ if best.folders.contains_key(&entry.folder) => Some(BEST),
             Self { keep_best: Some(_), .. } if is_finished && !best.judged.contains(&entry.folder) => {
@@ -163,6 +177,21 @@ fn is_older(entry: &Entry, age: Duration, now: DateTime<Utc>) -> bool {
 
 /// Why the best are kept.
 const BEST: &str = "best";
+
+/// Why those stay of which nobody knows whether they are tagged.
+const TAGS_FAULT: &str = "with tags that cannot be read";
+
+/// Why those stay that hold what others put there.
+const WITH_OTHERS: &str = "with something else inside";
+
+/// How many that stay are named.
+const MOST_SHOWN: usize = 10;
+
+/// That a folder holds something that is not its own.
+pub fn in_it(folder: &Path, path: &Path) -> String {
+    let own = path.strip_prefix(folder).unwrap_or(path);
+    format!("`{}` holds `{}`, which is no file of a run", folder.display(), own.display())
+}
 
 /// What is among the best.
 struct Best {

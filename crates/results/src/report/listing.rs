@@ -44,7 +44,7 @@ pub(super) struct Entry {
     judged: (usize, Option<f64>),
     /// On how many folds of all that setting finished, if others are missing.
     folds: Option<[usize; 2]>,
-    /// What the ranking of its settings leaves open, as `compare` says it.
+    /// What the ranking of its settings leaves open, as `compare` says it, and which tags cannot be read.
     caveats: Vec<String>,
     /// The kinds of losses of its runs: `mse`.
     losses: Vec<String>,
@@ -62,6 +62,8 @@ impl Entry {
         if !entry.runs.is_empty() && entry.monitor().is_some() {
             entry.judged = entry.ranked().unwrap_or_else(|| entry.best_so_far());
         }
+        let tags_faults = distinct(entry.runs.iter().filter_map(|run| run.tags_fault.clone()));
+        entry.caveats.extend(tags_faults);
         Some(entry).filter(|entry| !entry.runs.is_empty())
     }
 
@@ -144,6 +146,11 @@ impl Entry {
                 }
             }
         }
+    }
+
+    /// Why its own tags, or those of a trial, cannot be read.
+    pub(super) fn tags_fault(&self) -> Option<&str> {
+        self.runs.iter().find_map(|run| run.tags_fault.as_deref())
     }
 
     /// Its own tags and those of its trials.

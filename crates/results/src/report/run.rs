@@ -9,12 +9,11 @@ use std::{
 use super::{
     ReportError, live,
     logged::{self, Logged, more_is_better},
-    parallel,
+    parallel, tags,
 };
 use crate::{
     event::Status,
     files::{FileError, LAYERS, Leaves, NO_METRIC, csv_file},
-    host::read_text,
     record::{RunLock, damage},
 };
 pub(super) use crate::{
@@ -46,6 +45,8 @@ pub(super) struct Run {
     pub(super) reason: String,
     /// Tags that `runner tag` gave it or its sweep.
     pub(super) tags: Vec<String>,
+    /// Why its tags, or those of its sweep, cannot be read.
+    pub(super) tags_fault: Option<String>,
     /// The folder of the equal trial that was run instead.
     pub(super) twin: Option<PathBuf>,
     /// Non-empty cells of `summary.csv`.
@@ -84,9 +85,6 @@ pub(super) const DELETED: &str = "deleted";
 /// Status of a run whose files cannot be read.
 pub(super) const DAMAGED: &str = "damaged";
 
-/// The file with the tags of a run or sweep, one per line.
-pub const TAGS: &str = "tags";
-
 /// How a run ended: the status in its summary, or `unfinished`.
 pub fn run_status(folder: &Path) -> String {
     Run::read_or_report(folder, &mut None).status
@@ -95,12 +93,6 @@ pub fn run_status(folder: &Path) -> String {
 /// The digest of a run's data, if known.
 pub fn run_digest(folder: &Path) -> Option<String> {
     Run::read_or_report(folder, &mut None).digest().map(str::to_owned)
-}
-
-/// The words of a folder's tags.
-pub fn tags(folder: &Path) -> Vec<String> {
-    let text = read_text(&folder.join(TAGS)).unwrap_or_default();
-    text.split_whitespace().map(str::to_owned).collect()
 }
 
 impl Run {
@@ -144,6 +136,7 @@ impl Run {
             summary => Some(summary?),
         };
         let has_metrics = folder.join(METRICS).exists();
+        let (tags, tags_fault) = tags::words_or_fault(folder);
         if spec.is_none() || (summary.is_none() && !has_metrics) {
             let no_run = || ReportError::NoRun(folder.display().to_string());
             return Err(fs::read_dir(folder).err().map_or_else(no_run, |e| ReportError::read(folder, e)));
@@ -154,7 +147,8 @@ impl Run {
             spec,
             has_metrics,
             environment: Leaves::read(&folder.join("environment.toml"))?,
-            tags: tags(folder),
+            tags,
+            tags_fault,
             ..Self::default()
         };
         if let Some((file, row)) = summary.as_ref().and_then(|file| Some((file, file.rows.first()?))) {

@@ -44,7 +44,7 @@ pub fn show(path: &str, width: u16) -> Result<String, ReportError> {
         ("seed", run.axis("seed").map(str::to_owned)),
         ("started", run.fact("started").map(str::to_owned)),
         ("command", run.fact("command").map(str::to_owned)),
-        ("tags", Some(run.tags.join(" "))),
+        ("tags", Some(run.tags_fault.clone().unwrap_or_else(|| run.tags.join(" ")))),
         (status_in_words(run), Some(run.reason.clone())),
         ("process", process(run).map(in_words)),
     ];

@@ -13,6 +13,7 @@ use super::{
     grouping::distinct,
     parallel,
     run::{DAMAGED, DELETED, PLANNED, RUNNING, Run, SAME_AS, UNFINISHED},
+    tags,
 };
 use crate::{
     files::{Texts, csv_file, csv_lines},
@@ -138,10 +139,13 @@ pub(super) fn read(folder: &Path, fault: &mut Option<ReportError>) -> Result<Vec
 }
 
 fn tagged(folder: &Path, fault: &mut Option<ReportError>) -> Result<Vec<Run>, ReportError> {
-    let tags = super::tags(folder);
+    let (tags, tags_fault) = tags::words_or_fault(folder);
     let mut runs = trials(folder, fault)?;
     call_paths_as_written(&mut runs);
-    runs.iter_mut().for_each(|run| run.tags.extend(tags.iter().cloned()));
+    for run in &mut runs {
+        run.tags.extend(tags.iter().cloned());
+        run.tags_fault = tags_fault.clone().or(run.tags_fault.take());
+    }
     Ok(runs)
 }
 

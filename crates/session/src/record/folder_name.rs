@@ -1,10 +1,18 @@
-//! Names of folders, made from the user's text.
+//! Names of folders, made from the user's text, and the folder that all are in.
+
+use std::path::PathBuf;
 
 /// Maximum length in bytes of a folder name made from the user's text.
 const LONGEST_NAME: usize = 100;
 
 /// The same for a trial's folder, which its number alone identifies.
 const LONGEST_TRIAL: usize = 60;
+
+/// Where runs are made and looked for: `RUNNER_RUNS_DIR`, or `runs` in the current folder.
+pub fn runs_dir() -> PathBuf {
+    let set = std::env::var_os("RUNNER_RUNS_DIR").filter(|dir| !dir.is_empty());
+    set.map_or_else(|| PathBuf::from("runs"), PathBuf::from)
+}
 
 /// `007-lr=.01-width=32`
 pub(super) fn trial_name<'a>(number: usize, axes: impl Iterator<Item = (&'a str, &'a str)>) -> String {

@@ -30,6 +30,7 @@ mod lines;
 mod messages;
 mod metrics;
 mod model_file;
+mod own_files;
 mod plan_messages;
 pub mod protobuf;
 mod recorder;
@@ -82,6 +83,7 @@ pub use environment::{
     Versions, now, rfc3339,
 };
 pub use error::RecordError;
+pub use folder_name::runs_dir;
 pub use git::GitQuery;
 pub use joint_lines::JointLines;
 use lab::LabTable;
@@ -91,10 +93,11 @@ pub use messages::{
     cause, devices_in_words, of_build, others_used, too_busy, waited_for_a_core, waited_too_long,
 };
 pub use model_file::write_model;
+pub use own_files::not_its_own;
 pub use plan_messages::{all_reduce, engine, weak_scaling};
 pub use recorder::{EventSender, Recorder};
 pub use remarks::{hardly_predicted, large_targets, one_class, remarks};
-pub use run_dir::{RunDir, runs_dir};
+pub use run_dir::RunDir;
 pub use run_lock::{LOCK_FILE, LockOwner, RunLock};
 pub use second_signal::end_at_second_signal;
 pub use sweep_table::{SweepTable, TrialEnd};

@@ -55,12 +55,6 @@ pub struct RunDir {
     path: PathBuf,
 }
 
-/// Where runs are made and looked for: `RUNNER_RUNS_DIR`, or `runs` in the current folder.
-pub fn runs_dir() -> PathBuf {
-    let set = std::env::var_os("RUNNER_RUNS_DIR").filter(|dir| !dir.is_empty());
-    set.map_or_else(|| PathBuf::from("runs"), PathBuf::from)
-}
-
 impl RunDir {
     /// Makes `<runs_dir>/<name>/<UTC yyyymmddThhmmssZ>-<tail>/`; if it exists, `-2`, `-3`, ... is appended.
     /// The tail is the spec's hash, for a sweep `sweep-` and its hash.
@@ -251,8 +245,12 @@ impl RunDir {
 
     /// Whether a process is running here or in one of the sweep's trials: it holds the lock on the files.
     pub fn is_live(&self) -> bool {
-        let mut runs = self.trials().into_values().chain([self.clone()]);
-        Claims::are_held(&self.path) || runs.any(|run| RunLock::is_held(&run.path))
+        Claims::are_held(&self.path) || RunLock::is_held(&self.path) || self.has_live_trial()
+    }
+
+    /// Whether a process is running in one of the folders in it, also in one of several with a trial's number.
+    pub fn has_live_trial(&self) -> bool {
+        self.folders().iter().any(|folder| RunLock::is_held(&folder.path))
     }
 
     /// Before resuming: moves the files that the earlier part wrote at its end to `earlier/N`, and copies

@@ -60,6 +60,9 @@ pub fn write_mlflow(path: &str, to: &Path) -> Result<usize, ReportError> {
     if let Some(fault) = fault.filter(|_| runs.is_empty()) {
         return Err(fault);
     }
+    if let Some(fault) = runs.iter().find_map(|(run, _)| run.tags_fault.clone()) {
+        return Err(ReportError::Damaged(fault));
+    }
     let name = runs.iter().find_map(|(run, _)| run.axis("name")).unwrap_or("runs");
     let parent = match &sweep {
         Some(folder) => Some(Entry::of_sweep(folder, &runs.iter().map(|(run, _)| *run).collect::<Vec<_>>())?),
@@ -156,7 +159,7 @@ impl Entry {
 
     /// The parent run of the trials: it lasts from the first start to the last end.
     fn of_sweep(folder: &Path, trials: &[&Run]) -> Result<Self, ReportError> {
-        let mut entry = Self::new(folder, &super::tags(folder))?;
+        let mut entry = Self::new(folder, &super::tags(folder)?)?;
         entry.start = trials.iter().map(|run| started(run)).min().unwrap_or_default();
         let ends: Option<Vec<i64>> = trials.iter().map(|run| ended(run)).collect();
         entry.end = ends.and_then(|ends| ends.into_iter().max());
