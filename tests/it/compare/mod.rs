@@ -18,6 +18,7 @@ mod axes;
 mod best_epoch;
 mod exports;
 mod faults;
+mod foreign;
 mod gate;
 mod groups;
 mod kinds;

@@ -1,11 +1,14 @@
 //! A sweep's trials: the rows of `sweep.csv`, each with its run folder, and folders that have no row yet.
 
+mod others;
+
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap, HashSet},
     path::{Component, Path, PathBuf},
     sync::{Arc, LazyLock},
 };
 
+use self::others::Others;
 use super::{
     ReportError,
     configurations::{FINISHED, STOPPED},
@@ -153,7 +156,9 @@ fn trials(folder: &Path, fault: &mut Option<ReportError>) -> Result<Vec<Run>, Re
     let path = folder.join("sweep.csv");
     let mut file = csv_file::read(&path)?;
     if file.columns.is_empty() {
-        return unlisted(folder, &HashSet::new(), &[], fault);
+        let mut runs = unlisted(folder, &HashSet::new(), &[], fault)?;
+        Others::new(folder, &[]).report(&mut runs, fault);
+        return Ok(runs);
     }
     let [trial, status, own, reason] =
         csv_lines::find_columns(&file.columns, ["trial", "status", "folder", "reason"])
@@ -207,7 +212,10 @@ fn trials(folder: &Path, fault: &mut Option<ReportError>) -> Result<Vec<Run>, Re
         }
         runs.push(run);
     }
-    add_begun(&mut runs, unlisted(folder, &listed, &axes, fault)?);
+    let mut begun = unlisted(folder, &listed, &axes, fault)?;
+    let others = Others::new(folder, &runs);
+    others.report(&mut begun, fault);
+    add_begun(&mut runs, begun);
     Ok(runs)
 }
 
