@@ -53,6 +53,10 @@ fn follow(options: &WatchOptions, mut moment: Moment) -> Result<(), Exit> {
         }
         match look(&options.path) {
             Ok(next) => (moment, has_failed) = (next, false),
+            Err(e) if has_failed && !moment.folder.exists() => {
+                screen.leave()?;
+                return Err(refuse(e));
+            }
             // Tolerate the first error: the file may be in the middle of being replaced.
             Err(e) if std::mem::replace(&mut has_failed, true) => {
                 moment.lines.truncate(1);
