@@ -103,9 +103,47 @@ pub fn fingerprint(paths: &[String]) -> Result<u64, ReportError> {
     Ok(hasher.finish())
 }
 
+/// What a pattern matches. `**` stands for folders to which no link leads: those of a link to a folder above it would have no end.
 fn matches(pattern: &str) -> Result<Vec<PathBuf>, ReportError> {
-    let paths = glob::glob(pattern)
-        .map_err(|e| ReportError::Pattern { pattern: pattern.to_owned(), message: e.msg.to_owned() })?;
+    glob::Pattern::new(pattern).map_err(|e| not_a_pattern(pattern, &e))?;
+    let parts: Vec<&str> = pattern.split('/').collect();
+    let Some(place) = parts.iter().position(|part| *part == "**") else { return plain_matches(pattern) };
+    let rest: Vec<&str> = parts[place..].iter().copied().skip_while(|part| *part == "**").collect();
+    let (above, rest) = (parts[..place].join("/"), rest.join("/"));
+    let above = match (place, &above[..]) {
+        (0, _) => vec![PathBuf::from(".")],
+        (_, "") => vec![PathBuf::from("/")],
+        _ => plain_matches(&above)?,
+    };
+    let mut folders = Vec::new();
+    above.into_iter().filter(|folder| folder.is_dir()).for_each(|folder| add_below(folder, &mut folders));
+    let of_folder = |folder: PathBuf| {
+        let escaped = glob::Pattern::escape(&folder.display().to_string());
+        match &rest[..] {
+            "" => Ok(vec![folder]),
+            rest => matches(&format!("{}/{rest}", escaped.trim_end_matches('/'))),
+        }
+    };
+    let found = folders.into_iter().map(of_folder).collect::<Result<Vec<_>, ReportError>>()?.concat();
+    let without_dot = |path: PathBuf| path.strip_prefix("./").map(Path::to_owned).unwrap_or(path);
+    Ok(if place == 0 { found.into_iter().map(without_dot).collect() } else { found })
+}
+
+fn not_a_pattern(pattern: &str, error: &glob::PatternError) -> ReportError {
+    ReportError::Pattern { pattern: pattern.to_owned(), message: error.msg.to_owned() }
+}
+
+/// Adds a folder and all below it, each before those in it. One that cannot be read has none.
+fn add_below(folder: PathBuf, folders: &mut Vec<PathBuf>) {
+    let inner = folders_in(&folder).unwrap_or_default();
+    folders.push(folder);
+    for inner in inner.into_iter().filter(|inner| !inner.is_symlink() && !is_hidden(inner)) {
+        add_below(inner, folders);
+    }
+}
+
+fn plain_matches(pattern: &str) -> Result<Vec<PathBuf>, ReportError> {
+    let paths = glob::glob(pattern).map_err(|e| not_a_pattern(pattern, &e))?;
     paths
         .map(|path| {
             path.map_err(|e| {
@@ -124,8 +162,6 @@ fn look(folder: &Path, depth: u32, found: &mut Vec<Found>) -> Result<(), ReportE
     } else if depth > 0 && folder.is_dir() {
         // Skip folders inside a run that hold its earlier parts; a hidden folder is being removed.
         let is_own = |inner: &PathBuf| inner.ends_with("earlier") || inner.ends_with("checkpoints");
-        let is_hidden =
-            |inner: &PathBuf| inner.file_name().is_some_and(|name| name.as_encoded_bytes()[0] == b'.');
         for inner in folders_in(folder)?.into_iter().filter(|inner| !is_own(inner) && !is_hidden(inner)) {
             if look(&inner, depth - 1, found).is_err() {
                 // It is reported as damaged if there are other runs.
@@ -134,6 +170,10 @@ fn look(folder: &Path, depth: u32, found: &mut Vec<Found>) -> Result<(), ReportE
         }
     }
     Ok(())
+}
+
+fn is_hidden(folder: &Path) -> bool {
+    folder.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"."))
 }
 
 /// Whether a folder holds a run, also one that was killed early. Others write files of some of these names, too.
@@ -178,7 +218,9 @@ fn near(path: &Path, runs: &Path) -> Option<String> {
     let name = path.file_name()?.to_str()?;
     let near_in = |folder: &Path| {
         let inner = folders_in(folder).ok()?;
-        let names = inner.iter().filter_map(|folder| folder.file_name()?.to_str());
+        // A hidden one is being removed.
+        let names = inner.iter().filter(|inner| !is_hidden(inner));
+        let names = names.filter_map(|folder| folder.file_name()?.to_str());
         nearest(name, names).map(str::to_owned)
     };
     let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
@@ -207,5 +249,32 @@ fn started(found: &Found) -> Option<String> {
     match found {
         Found::Run(folder) => of_run(folder),
         Found::Sweep(folder) => folders_in(folder).ok()?.iter().find_map(|trial| of_run(trial)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    #[test]
+    fn links_to_folders_above_have_an_end() {
+        let place = tempfile::tempdir().unwrap();
+        let all = place.path().join("a[1]");
+        fs::create_dir_all(all.join("b/c")).unwrap();
+        fs::create_dir_all(all.join(".hidden/c")).unwrap();
+        ["x", "y", "b/up"].iter().for_each(|link| symlink(&all, all.join(link)).unwrap());
+        let found = |pattern: &str| {
+            let paths = matches(&format!("{}/{pattern}", place.path().display())).unwrap();
+            let own = paths.iter().map(|path| path.strip_prefix(place.path()).unwrap().display().to_string());
+            own.collect::<Vec<_>>()
+        };
+        assert_eq!(found("a*/**"), ["a[1]", "a[1]/b", "a[1]/b/c"]);
+        assert_eq!(found("**/**/c"), ["a[1]/b/c"]);
+        assert_eq!(found("**/b/**/c"), ["a[1]/b/c"]);
+        assert_eq!(found("a*/*/c"), ["a[1]/.hidden/c", "a[1]/b/c"]);
+        let error = matches("runs/**x").unwrap_err().to_string();
+        assert!(error.starts_with("`runs/**x` is not a pattern: "), "{error}");
     }
 }
