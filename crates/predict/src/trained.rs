@@ -6,10 +6,10 @@ use super::PredictError;
 use crate::{
     data::{
         self, Dataset, ParsedTables, Part, Task, TrainedData, Weights, digest_of_files, read_metadata,
-        read_weights, read_weights_among,
+        read_weights_of_run,
     },
     host::check_regular,
-    record::checkpoint_weights,
+    record::{CheckpointWeights, checkpoint_weights},
     report::{ReportError, has_best, run_digest, run_status},
     spec::{self, Loaded, Placement, Problem, Source, Spec},
 };
@@ -57,6 +57,12 @@ const ENDED_EARLY: [&str; 6] = ["running", "unfinished", "interrupted", "waiting
 
 const LAST: &str = "model.safetensors";
 
+/// A file of weights; with that of a checkpoint, what it has and a note.
+type Chosen = (String, Option<(CheckpointWeights, String)>);
+
+/// How often a run's newest checkpoint is looked for.
+const MOST_TRIES: u32 = 100;
+
 impl Trained {
     /// Reads the model in a run's folder.
     pub fn read(folder: PathBuf, which: WhichWeights) -> Result<Self, PredictError> {
@@ -65,22 +71,43 @@ impl Trained {
             Loaded::Lab(_) => None,
         };
         let Some(spec) = spec else { return Err(PredictError::NoTraining { folder }) };
+        let mut tries = 1;
+        loop {
+            let (file, saved) = Self::choose(&folder, which)?;
+            let path = folder.join(&file);
+            let read = Self::of_file(folder.clone(), spec.clone(), file, saved);
+            // A run at work removes a checkpoint once there is a newer one.
+            if read.is_ok() || tries == MOST_TRIES || path.exists() {
+                return read;
+            }
+            tries += 1;
+        }
+    }
+
+    /// The file of the weights, and what is known of them if it is a checkpoint.
+    fn choose(folder: &Path, which: WhichWeights) -> Result<Chosen, PredictError> {
         let has = |file: &&'static str| folder.join(file).exists();
         let wanted = if which == WhichWeights::Last { &[LAST][..] } else { &["best.safetensors", LAST] };
-        let (file, saved) = match wanted.iter().copied().find(has) {
-            Some(file) => (file.to_owned(), None),
-            None => {
-                let status = run_status(&folder);
-                let saved = ENDED_EARLY.contains(&&*status).then(|| {
-                    let saved = checkpoint_weights(&folder, which == WhichWeights::Best)?;
-                    let which = if saved.prefix.is_empty() { "the newest" } else { "the best so far" };
-                    let note = format!("{which}, since the run has not finished: it is `{status}`");
-                    Some((saved.file.clone(), Some((saved, note))))
-                });
-                let file = if which == WhichWeights::Last { LAST } else { "weights" };
-                saved.flatten().ok_or(PredictError::NoWeights { file, status, folder: folder.clone() })?
-            }
-        };
+        if let Some(file) = wanted.iter().copied().find(has) {
+            return Ok((file.to_owned(), None));
+        }
+        let status = run_status(folder);
+        let saved = ENDED_EARLY.contains(&&*status).then(|| {
+            let saved = checkpoint_weights(folder, which == WhichWeights::Best)?;
+            let which = if saved.prefix.is_empty() { "the newest" } else { "the best so far" };
+            let note = format!("{which}, since the run has not finished: it is `{status}`");
+            Some((saved.file.clone(), Some((saved, note))))
+        });
+        let file = if which == WhichWeights::Last { LAST } else { "weights" };
+        saved.flatten().ok_or(PredictError::NoWeights { file, status, folder: folder.to_owned() })
+    }
+
+    fn of_file(
+        folder: PathBuf,
+        spec: Spec,
+        file: String,
+        saved: Option<(CheckpointWeights, String)>,
+    ) -> Result<Self, PredictError> {
         let path = folder.join(&file);
         check_regular(&path).map_err(|e| ReportError::read(&path, e))?;
         let metadata = read_metadata(&path)?;
@@ -96,12 +123,12 @@ impl Trained {
         let wanted = wanted_tensors(&spec, features);
         let (weights, step, epoch) = match &saved {
             Some((saved, _)) => {
-                let weights = read_weights_among(&path, saved.prefix, &wanted)?;
+                let weights = read_weights_of_run(&path, Some(saved.prefix), &wanted)?;
                 (weights, saved.step.to_string(), saved.epoch.to_string())
             }
             None => {
                 let text = |key: &str| metadata.get(key).cloned().unwrap_or_default();
-                (read_weights(&path, &wanted)?, text("step"), text("epoch"))
+                (read_weights_of_run(&path, None, &wanted)?, text("step"), text("epoch"))
             }
         };
         let note = saved.map(|(_, note)| note);

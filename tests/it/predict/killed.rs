@@ -7,6 +7,7 @@ use super::{
     },
     *,
 };
+use runner::record::has_checkpoints;
 
 /// A run that was killed as soon as it had printed `done`, in a sandbox with its data.
 fn killed(more: &[&str], done: &str) -> Model {
@@ -78,4 +79,31 @@ fn a_run_without_a_checkpoint_names_the_way_out() {
         assert_eq!(ended.code, Some(2), "{ended:?}");
         assert!(ended.stderr.ends_with(words), "{ended:?}");
     }
+}
+
+/// A run at work removes the checkpoint that was its newest just now.
+#[test]
+fn checkpoints_that_go_meanwhile_are_not_missed() {
+    let place = Sandbox::new(&spec("price", "kind", 1, "mse").replace("1e-30", "1e-3"));
+    for name in ["train.csv", "new.csv"] {
+        fs::copy(Path::new(FIXTURES).join(name), place.path().join(name)).unwrap();
+    }
+    let more = ["trainer.max_epochs=1000000000", "checkpoint.every_steps=1", "checkpoint.keep_last=1"];
+    let (command, runs) = place.prepared(&more);
+    let mut child = quiet(command);
+    wait_until(&mut child, || Folder::within(&runs).is_some_and(|folder| has_checkpoints(&folder.0)));
+    let run = Folder::within(&runs).unwrap().0;
+    let predicted: Vec<Ended> =
+        (0..8).map(|_| place.runner(&["predict", run.to_str().unwrap(), "new.csv"])).collect();
+    child.kill().and_then(|()| child.wait()).unwrap();
+    assert!(predicted.iter().all(|ended| ended.code == Some(0)), "{predicted:?}");
+    // A file that stays away is no matter of the spec.
+    let newest = runner::record::checkpoint_weights(&run, true).unwrap().file;
+    fs::remove_file(run.join(&newest)).unwrap();
+    let refused = place.runner(&["predict", run.to_str().unwrap(), "new.csv"]).ended_by(2);
+    let words = format!(
+        "error: cannot read `{}`: no such file or directory\n = hint: bring the file of the run back, or train again\n",
+        run.join(newest).display()
+    );
+    assert_eq!(refused.stderr, words);
 }

@@ -75,7 +75,19 @@ pub(super) fn unpacked(mut reader: impl Read + 'static) -> io::Result<Box<dyn Re
 
 /// Reads all of `path`, the value of `key`.
 pub(super) fn read(path: &Path, key: &str) -> Result<Vec<u8>, Problem> {
-    let (file, length) = open(path, key)?;
+    open(path, key).and_then(|(file, length)| read_all(path, file, length))
+}
+
+/// Reads all of a file that belongs to a run, so that no key names another.
+pub(super) fn read_of_run(path: &Path) -> Result<Vec<u8>, Problem> {
+    let opened = host::open_regular(path).map_err(|error| {
+        let message = format!("cannot read `{}`: {}", path.display(), host::reason(&error));
+        Problem::new(Location::Nowhere, message).hint("bring the file of the run back, or train again")
+    });
+    opened.and_then(|(file, length)| read_all(path, file, length))
+}
+
+fn read_all(path: &Path, file: File, length: u64) -> Result<Vec<u8>, Problem> {
     let mut bytes = Vec::new();
     let room = usize::try_from(length).ok().and_then(|length| bytes.try_reserve_exact(length).ok());
     if room.is_none() {

@@ -52,7 +52,7 @@ pub use new_rows::{NewRows, Preprocessing, TrainedData};
 pub use order::epoch_order;
 pub use parsed::ParsedTables;
 pub use scale::Scale;
-pub use weights::{Tensor, Weights, read_metadata, read_weights, read_weights_among};
+pub use weights::{Tensor, Weights, read_metadata, read_weights, read_weights_of_run};
 
 /// The task, determined by the loss.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -22,12 +22,12 @@ pub struct Tensor {
     pub values: Vec<f32>,
 }
 
-/// The metadata of a safetensors file, by key.
+/// The metadata of a run's safetensors file, by key.
 ///
 /// # Errors
 /// If it cannot be read, or is not a safetensors file.
 pub fn read_metadata(path: &Path) -> Result<HashMap<String, String>, Problem> {
-    let bytes = file::read(path, "model.init.file")?;
+    let bytes = file::read_of_run(path)?;
     let (_, header) = SafeTensors::read_metadata(&bytes)
         .map_err(|e| file::problem(path, format!("not a safetensors file: {e}")))?;
     Ok(header.metadata().clone().unwrap_or_default())
@@ -38,25 +38,32 @@ pub fn read_metadata(path: &Path) -> Result<HashMap<String, String>, Problem> {
 /// # Errors
 /// All tensors that are missing, have another shape or type, or are not wanted.
 pub fn read_weights(path: &Path, wanted: &[(String, Vec<usize>)]) -> Result<Weights, Vec<Problem>> {
-    read(path, wanted, None)
+    let bytes = file::read(path, "model.init.file").map_err(|problem| vec![problem])?;
+    taken(path, &bytes, wanted, None)
 }
 
-/// Like [`read_weights`], for a file in which the names begin with `prefix` and other tensors may occur.
+/// Like [`read_weights`], for a run's own file. If there is a `prefix`, the names begin with it and other tensors may occur.
 ///
 /// # Errors
-/// All tensors that are missing, or have another shape or type.
-pub fn read_weights_among(
+/// All tensors that are missing, or have another shape or type; without a prefix also those that are not wanted.
+pub fn read_weights_of_run(
     path: &Path,
-    prefix: &str,
+    prefix: Option<&str>,
     wanted: &[(String, Vec<usize>)],
 ) -> Result<Weights, Vec<Problem>> {
-    read(path, wanted, Some(prefix))
+    let bytes = file::read_of_run(path).map_err(|problem| vec![problem])?;
+    taken(path, &bytes, wanted, prefix)
 }
 
-fn read(path: &Path, wanted: &[(String, Vec<usize>)], prefix: Option<&str>) -> Result<Weights, Vec<Problem>> {
+/// Takes the tensors from a file's content.
+fn taken(
+    path: &Path,
+    bytes: &[u8],
+    wanted: &[(String, Vec<usize>)],
+    prefix: Option<&str>,
+) -> Result<Weights, Vec<Problem>> {
     let at_file = |message: String| file::problem(path, message);
-    let bytes = file::read(path, "model.init.file").map_err(|problem| vec![problem])?;
-    let tensors = SafeTensors::deserialize(&bytes).map_err(|e| {
+    let tensors = SafeTensors::deserialize(bytes).map_err(|e| {
         // What `torch.save` writes is a ZIP file, that of old versions a pickle.
         let is_torch = bytes.starts_with(b"PK\x03\x04") || bytes.starts_with(b"\x80\x02");
         let what = if is_torch { "it is of `torch.save`".to_owned() } else { e.to_string() };

@@ -69,7 +69,8 @@ pub use metrics::{MetricColumns, MetricsCsv, last_validated};
 pub use summary::{RUNNING, summary_columns};
 
 pub use checkpoint::{
-    CheckpointIdentity, Found, checkpoint_weights, has_checkpoints, newest, newest_step, remove_remnants,
+    CheckpointIdentity, CheckpointWeights, Found, checkpoint_weights, has_checkpoints, newest, newest_step,
+    remove_remnants,
 };
 pub use claims::{CLAIMS_FILE, Claim, Claims, SWEEP_FILE, SweepLock};
 pub use command::command_line;
