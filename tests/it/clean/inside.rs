@@ -1,8 +1,12 @@
 //! What lies in a run's folder and is not the program's, or cannot be read, keeps the folder.
 
-use std::{fs, os::unix::fs::symlink, path::Path};
+use std::{fs, os::unix::fs::symlink, path::Path, process::Stdio};
 
 use super::{Runs, age};
+use crate::{
+    ends::{quiet, wait_until},
+    process::{Ended, Folder},
+};
 
 const CLEAN: [&str; 4] = ["clean", "--keep-best", "0", "--yes"];
 
@@ -103,4 +107,51 @@ fn whatever_the_program_writes_goes() {
     let shown = runs.ran(&CLEAN);
     assert!(shown.contains("\n3 folders, ") && shown.ends_with("\nremoved\n"), "{shown}");
     assert!(!sweeps.iter().chain([&run, &lab]).any(|folder| folder.exists()));
+}
+
+/// While a folder is removed it has a hidden name, which is no way out.
+#[test]
+fn a_hidden_folder_is_not_proposed() {
+    let runs = Runs::new();
+    let run = runs.run(&[]);
+    let hidden = run.with_file_name(format!(".{}", run.file_name().unwrap().to_str().unwrap()));
+    fs::rename(&run, hidden).unwrap();
+    let message = runs.refused(&["run", "--resume", run.to_str().unwrap()]);
+    assert!(message.contains("does not exist") && !message.contains("did you mean"), "{message}");
+}
+
+/// As after a full disk.
+#[test]
+fn a_failed_run_with_a_checkpoint_can_be_resumed() {
+    let runs = Runs::new();
+    let [kept, lost] = ["checkpoint.every_epochs=1", "trainer.max_epochs=3"].map(|more| runs.run(&[more]));
+    for run in [&kept, &lost] {
+        let summary = run.join("summary.csv");
+        let text = fs::read_to_string(&summary).unwrap();
+        fs::write(&summary, text.replace(",finished,", ",failed,")).unwrap();
+    }
+    let shown = runs.ran(&["clean", "--keep-best", "0"]);
+    let row = |run: &Path| shown.lines().find(|line| line.contains(&name(run))).unwrap().trim_end();
+    assert!(row(&kept).ends_with("  not of the 0 best, can be resumed"), "{shown}");
+    assert!(row(&lost).ends_with("  not of the 0 best"), "{shown}");
+    runs.ran(&["run", "-q", "--resume", kept.to_str().unwrap()]);
+}
+
+#[test]
+fn watching_ends_once_the_run_is_gone() {
+    let runs = Runs::new();
+    let mut command = runs.0.command(&["spec.toml", "-q", "trainer.max_epochs=100000000"]);
+    command.env("RUNNER_RUNS_DIR", "gone");
+    let (all, printed) = (runs.0.path().join("gone"), runs.0.path().join("printed"));
+    let mut run = quiet(command);
+    wait_until(&mut run, || Folder::within(&all).is_some_and(|run| run.0.join("run.lock").exists()));
+    let mut command = runs.0.command(&["watch", "gone"]);
+    command.stdout(fs::File::create(&printed).unwrap()).stderr(Stdio::piped());
+    let watch = command.spawn().unwrap();
+    wait_until(&mut run, || fs::read_to_string(&printed).is_ok_and(|text| text.contains("epoch")));
+    fs::rename(&all, runs.0.path().join("elsewhere")).unwrap();
+    let ended = Ended::from_output(watch.wait_with_output().unwrap());
+    run.kill().and_then(|()| run.wait()).unwrap();
+    assert!(ended.stderr.starts_with("error: `gone` does not exist\n"), "{ended:?}");
+    assert_eq!(ended.code, Some(2));
 }

@@ -118,10 +118,10 @@ impl Entry {
         self.value().filter(|value| !value.is_nan()).map_or(f64::INFINITY, |value| sign * value)
     }
 
-    /// Whether it was interrupted, so that `--resume` can continue it.
+    /// Whether `--resume` can continue it: it was interrupted, or failed, as on a full disk.
     pub(super) fn can_be_resumed(&self) -> bool {
         let is_open = |run: &Run| {
-            let is_cut = [UNFINISHED, "interrupted", "waiting"].contains(&&*run.status);
+            let is_cut = [UNFINISHED, "interrupted", "waiting", "failed"].contains(&&*run.status);
             (self.is_sweep && run.status == PLANNED)
                 || (is_cut && (self.is_sweep || run.folder.as_deref().is_some_and(has_checkpoints)))
         };
