@@ -152,3 +152,22 @@ fn names_of_a_run_stay_in_the_store() {
     left.retain(|name| name.to_string_lossy().contains("escaped"));
     assert!(left.is_empty() && !place.path().join("../escaped").exists(), "{left:?}");
 }
+
+/// An export that was killed at once leaves the beginning of a file, here and in the folder of a run.
+#[test]
+fn an_export_that_was_killed_is_repeated() {
+    let place = Sandbox::new(super::run::LINREG);
+    let run = place.run(&[]).ended_by(0).0.display().to_string();
+    let store = place.path().join("store");
+    let experiment = store.join("123456789012345678");
+    let remnant = experiment.join(".meta.yaml.4194304-5-0.tmp");
+    fs::create_dir_all(&experiment).unwrap();
+    fs::write(&remnant, "{").unwrap();
+    let ended = place.runner(&["export", &run, "--mlflow", store.to_str().unwrap()]);
+    assert_eq!((ended.code, &ended.stderr[..]), (Some(0), "1 run written\n"), "{ended:?}");
+    fs::remove_dir_all(&store).unwrap();
+    fs::create_dir_all(&experiment).unwrap();
+    fs::write(experiment.join(".notes.tmp"), "theirs").unwrap();
+    let refused = place.runner(&["export", &run, "--mlflow", store.to_str().unwrap()]).ended_by(2);
+    assert!(refused.stderr.contains("holds something else than a store of MLflow"), "{refused:?}");
+}

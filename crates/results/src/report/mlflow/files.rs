@@ -41,9 +41,9 @@ impl Folder {
         if path.is_dir() {
             let entries: Vec<_> =
                 fs::read_dir(path).map_err(|e| ReportError::read(path, e))?.flatten().collect();
-            // An export that failed at its start leaves an empty folder.
+            // An export that was ended at its start leaves a folder with nothing but the beginning of a file.
             let is_empty = |entry: &fs::DirEntry| {
-                fs::read_dir(entry.path()).is_ok_and(|mut inner| inner.next().is_none())
+                fs::read_dir(entry.path()).is_ok_and(|inner| inner.flatten().all(|own| is_remnant(&own)))
             };
             let is_experiment = |own: &PathBuf| own.join(META).is_file();
             if !entries.iter().all(is_empty) && !folders_in(path)?.iter().any(is_experiment) {
@@ -81,6 +81,9 @@ impl Folder {
     /// Writes `meta.yaml`, with which the folder is an experiment or a run.
     pub fn complete(&self, text: &str) -> Result<(), ReportError> {
         let path = self.0.join(META);
+        for remnant in fs::read_dir(&self.0).into_iter().flatten().flatten().filter(is_remnant) {
+            let _ = fs::remove_file(remnant.path()); // it does no harm
+        }
         let written = write_atomically(&path, Durability::Process, |file| file.write_all(text.as_bytes()));
         written.map_err(|e| ReportError::write(&path, e))
     }
@@ -127,6 +130,13 @@ impl Folder {
         }
         address
     }
+}
+
+/// Whether a file is the beginning of a `meta.yaml`, of an export that was killed.
+fn is_remnant(entry: &fs::DirEntry) -> bool {
+    let (name, kind) = (entry.file_name(), entry.file_type());
+    let name = name.to_string_lossy();
+    kind.is_ok_and(|kind| kind.is_file()) && name.starts_with(&format!(".{META}.")) && name.ends_with(".tmp")
 }
 
 /// The file name for a key: MLflow accepts ASCII letters, digits, `_ . -` and space. Everything else becomes
