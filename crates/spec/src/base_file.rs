@@ -43,6 +43,9 @@ pub(super) struct Files {
     pub problems: Vec<Problem>,
 }
 
+/// Each file is held against all before it, so a long chain takes long.
+const MOST_FILES: usize = 100;
+
 impl Files {
     /// For a spec whose paths start at `folder`.
     pub fn new(sources: Sources, folder: &Path) -> Self {
@@ -70,6 +73,13 @@ impl Files {
         let path = direct(path);
         chain.push(path.clone());
         refuse_circle(chain, span)?;
+        if chain.len() > MOST_FILES {
+            let message =
+                format!("more than {MOST_FILES} files extend each other, the last `{}`", path.display());
+            return Err(Problem::new(span.place(), message)
+                .hint("put the keys of some of them into one")
+                .into());
+        }
         let text = read_text(&path, false).map_err(|problem| at(*problem, span))?;
         let root = tree::parse_document(&text, self.sources.next_base());
         self.sources.add_base(&path, text);

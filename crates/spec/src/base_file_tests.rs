@@ -313,3 +313,23 @@ fn a_base_that_cannot_be_taken_is_said_where_it_is_named() {
 fn real(path: &Path) -> PathBuf {
     path.parent().unwrap().canonicalize().unwrap().join(path.file_name().unwrap())
 }
+
+#[test]
+fn a_long_chain_of_files_ends() {
+    let file = |i: usize| (format!("{i}.toml"), format!("extends = '{}.toml'\n", i + 1));
+    let long: Vec<_> = (0..120).map(file).collect();
+    let mut files: Vec<(&str, &str)> =
+        long.iter().map(|(name, text)| (name.as_str(), text.as_str())).collect();
+    files.push(("120.toml", BASE));
+    let folder = Folder::new(&files);
+    folder.loaded("21.toml", &[]);
+    insta::assert_snapshot!(folder.read("20.toml", &[]).err().unwrap_or_default(), @"
+    error: more than 100 files extend each other, the last `120.toml`
+     --> 119.toml:1:11
+      |
+    1 | extends = '120.toml'
+      |           ^^^^^^^^^^
+      |
+      = hint: put the keys of some of them into one
+    ");
+}
