@@ -1,6 +1,11 @@
 //! Exports runs to MLflow, and reads them back with MLflow's own client if a Python has it.
 
-use std::{fs, path::Path, process::Command};
+use std::{
+    fs::{self, File},
+    path::Path,
+    process::Command,
+    time::SystemTime,
+};
 
 use serde_json::{Value, json};
 
@@ -153,21 +158,29 @@ fn names_of_a_run_stay_in_the_store() {
     assert!(left.is_empty() && !place.path().join("../escaped").exists(), "{left:?}");
 }
 
-/// An export that was killed at once leaves the beginning of a file, here and in the folder of a run.
+/// An export that was killed at once leaves the beginning of a file.
 #[test]
 fn an_export_that_was_killed_is_repeated() {
     let place = Sandbox::new(super::run::LINREG);
     let run = place.run(&[]).ended_by(0).0.display().to_string();
     let store = place.path().join("store");
-    let experiment = store.join("123456789012345678");
-    let remnant = experiment.join(".meta.yaml.4194304-5-0.tmp");
-    fs::create_dir_all(&experiment).unwrap();
-    fs::write(&remnant, "{").unwrap();
-    let ended = place.runner(&["export", &run, "--mlflow", store.to_str().unwrap()]);
+    let export = || place.runner(&["export", &run, "--mlflow", store.to_str().unwrap()]);
+    export().ended_by(0);
+    let experiment = fs::read_dir(&store).unwrap().next().unwrap().unwrap().path();
+    let [old, new] = ["1-5-0", "2-5-0"].map(|process| experiment.join(format!(".meta.yaml.{process}.tmp")));
+    let anew = || {
+        fs::remove_dir_all(&store).unwrap();
+        fs::create_dir_all(&experiment).unwrap();
+    };
+    anew();
+    [&old, &new].iter().for_each(|path| fs::write(path, "{").unwrap());
+    File::options().write(true).open(&old).unwrap().set_modified(SystemTime::UNIX_EPOCH).unwrap();
+    let ended = export();
     assert_eq!((ended.code, &ended.stderr[..]), (Some(0), "1 run written\n"), "{ended:?}");
-    fs::remove_dir_all(&store).unwrap();
-    fs::create_dir_all(&experiment).unwrap();
+    // Another process may be at work on the new one.
+    assert_eq!([&old, &new].map(|path| path.exists()), [false, true]);
+    anew();
     fs::write(experiment.join(".notes.tmp"), "theirs").unwrap();
-    let refused = place.runner(&["export", &run, "--mlflow", store.to_str().unwrap()]).ended_by(2);
+    let refused = export().ended_by(2);
     assert!(refused.stderr.contains("holds something else than a store of MLflow"), "{refused:?}");
 }

@@ -5,6 +5,7 @@ use std::{
     fs,
     io::{self, Write},
     path::{Path, PathBuf},
+    time::Duration,
 };
 
 use sha2::{Digest, Sha256};
@@ -21,6 +22,9 @@ const META: &str = "meta.yaml";
 
 /// Maximum length of a name that MLflow reads.
 const LONGEST_KEY: usize = 250;
+
+/// After this time nobody goes on with a file that was begun.
+const REMNANT_AGE: Duration = Duration::from_secs(60);
 
 /// A folder that exists.
 pub struct Folder(PathBuf);
@@ -81,7 +85,13 @@ impl Folder {
     /// Writes `meta.yaml`, with which the folder is an experiment or a run.
     pub fn complete(&self, text: &str) -> Result<(), ReportError> {
         let path = self.0.join(META);
-        for remnant in fs::read_dir(&self.0).into_iter().flatten().flatten().filter(is_remnant) {
+        // Another process may be writing a file that has just begun.
+        let is_old = |own: &fs::DirEntry| {
+            let modified = own.metadata().and_then(|facts| facts.modified());
+            modified.is_ok_and(|at| at.elapsed().is_ok_and(|since| since > REMNANT_AGE))
+        };
+        let entries = fs::read_dir(&self.0).into_iter().flatten().flatten();
+        for remnant in entries.filter(|own| is_remnant(own) && is_old(own)) {
             let _ = fs::remove_file(remnant.path()); // it does no harm
         }
         let written = write_atomically(&path, Durability::Process, |file| file.write_all(text.as_bytes()));
