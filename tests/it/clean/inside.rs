@@ -19,7 +19,8 @@ fn name(run: &Path) -> String {
 #[test]
 fn tags_that_cannot_be_read_stay_as_they_are() {
     let runs = Runs::new();
-    let makes: [(&str, fn(&Path)); 5] = [
+    type Make = (&'static str, fn(&Path));
+    let makes: [Make; 5] = [
         ("stream did not contain valid UTF-8", |path| fs::write(path, b"caf\xe9\n").unwrap()),
         ("it is a folder: expected a regular file", |path| fs::create_dir(path).unwrap()),
         ("no such file or directory", |path| symlink("gone", path).unwrap()),

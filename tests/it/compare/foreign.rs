@@ -47,6 +47,12 @@ fn runs_of_other_sweeps_are_no_trials() {
     assert!(listed.stdout.contains("2 finished, 2 damaged"), "{listed:?}");
     let shown: Value = serde_json::from_str(&place.runner(&["show", &path, "--json"]).stdout).unwrap();
     assert_eq!(shown["best"]["folder"], best);
+    let refitted = place.runner(&["refit", &path]);
+    assert!(refitted.stderr.contains("damaged or deleted: 2 trials (`"), "{refitted:?}");
+    assert!(
+        refitted.stderr.contains("/002-single` is no trial of this sweep, but of no sweep"),
+        "{refitted:?}"
+    );
     let cleaned = place.runner(&["clean", "--keep-best", "0", "--yes"]);
     assert!(cleaned.stdout.contains("1 damaged") && sweep.join("mine").is_dir(), "{cleaned:?}");
     // Under another name it keeps its trials.

@@ -163,7 +163,8 @@ pub fn find_best_run(path: &str) -> Result<BestRun, ReportError> {
             Ok(BestRun { folder, setting: None, ranked, folders })
         }
         Found::Sweep(folder) => {
-            let comparison = Comparison::from_runs(sweep::read(&folder, &mut None)?);
+            let mut fault = None;
+            let comparison = Comparison::from_runs(sweep::read(&folder, &mut fault)?);
             let Some(best) = BestSetting::new(&comparison) else {
                 let hint = format!("name the folder of one trial: {}", comparison.why_none_is_best());
                 return Err(ReportError::Sweep { path: folder.display().to_string(), hint });
@@ -172,7 +173,8 @@ pub fn find_best_run(path: &str) -> Result<BestRun, ReportError> {
                 0 => String::new(),
                 count => format!("; {what}: {}", units::counted(count as u64, "trial")),
             };
-            let lost = counted("damaged or deleted", best.lost);
+            let why = fault.map(|fault| format!(" ({fault})")).unwrap_or_default();
+            let lost = counted("damaged or deleted", best.lost) + &why;
             let failed = counted("failed or diverged", best.failed);
             let open = match best.open {
                 [0, _] => String::new(),
