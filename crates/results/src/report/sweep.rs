@@ -156,9 +156,7 @@ fn trials(folder: &Path, fault: &mut Option<ReportError>) -> Result<Vec<Run>, Re
     let path = folder.join("sweep.csv");
     let mut file = csv_file::read(&path)?;
     if file.columns.is_empty() {
-        let mut runs = unlisted(folder, &HashSet::new(), &[], fault)?;
-        Others::new(folder, &[]).report(&mut runs, fault);
-        return Ok(runs);
+        return unlisted(folder, &[], &HashSet::new(), &[], fault);
     }
     let [trial, status, own, reason] =
         csv_lines::find_columns(&file.columns, ["trial", "status", "folder", "reason"])
@@ -212,9 +210,7 @@ fn trials(folder: &Path, fault: &mut Option<ReportError>) -> Result<Vec<Run>, Re
         }
         runs.push(run);
     }
-    let mut begun = unlisted(folder, &listed, &axes, fault)?;
-    let others = Others::new(folder, &runs);
-    others.report(&mut begun, fault);
+    let begun = unlisted(folder, &runs, &listed, &axes, fault)?;
     add_begun(&mut runs, begun);
     Ok(runs)
 }
@@ -318,6 +314,7 @@ fn call_paths_as_written(runs: &mut [Run]) {
 /// Trials that were started but have no row: the sweep is still running, or was killed.
 fn unlisted(
     folder: &Path,
+    known: &[Run],
     listed: &HashSet<PathBuf>,
     axes: &[String],
     fault: &mut Option<ReportError>,
@@ -333,5 +330,6 @@ fn unlisted(
         run.axes = axes.iter().filter_map(|axis| Some((axis.clone(), run.axis(axis)?.to_owned()))).collect();
         runs.push(run);
     }
+    Others::new(folder, known).report(&mut runs, fault);
     Ok(runs)
 }
