@@ -93,11 +93,12 @@ impl MetricColumns {
         targets.iter().map(move |target| metric.of_target(target))
     }
 
-    /// Length in bytes of the header and the first `rows` rows of an existing file.
+    /// Length in bytes of the header and the first `rows` rows of an existing file. `last` is the step of the last of them, where that
+    /// is known.
     ///
     /// # Errors
-    /// The file cannot be read, has fewer rows, or has other columns.
-    pub fn length_of(&self, path: &Path, rows: u64) -> Result<u64, RecordError> {
+    /// The file cannot be read, has fewer or other rows, or has other columns.
+    pub fn length_of(&self, path: &Path, rows: u64, last: Option<u64>) -> Result<u64, RecordError> {
         let unreadable = |e| RecordError::read(path, e);
         let mut file = BufReader::new(open_regular(path).map_err(unreadable)?.0);
         let mut line = Vec::new();
@@ -115,6 +116,11 @@ impl MetricColumns {
             if line.last() != Some(&b'\n') {
                 return Err(RecordError::unusable(path, "it has fewer rows than the checkpoint counted"));
             }
+        }
+        let step =
+            line.split(|&byte| byte == b',').next().and_then(|cell| str::from_utf8(cell).ok()?.parse().ok());
+        if last.is_some_and(|last| rows > 0 && step != Some(last)) {
+            return Err(RecordError::unusable(path, "its rows are not those that the checkpoint counted"));
         }
         Ok(length)
     }
@@ -150,7 +156,7 @@ impl MetricsCsv {
     /// # Errors
     /// The file cannot be read or written, has fewer rows, or has other columns.
     pub fn resume(path: &Path, columns: MetricColumns, rows: u64) -> Result<Self, RecordError> {
-        let file = RowFile::open_at(path, columns.length_of(path, rows)?)?;
+        let file = RowFile::open_at(path, columns.length_of(path, rows, None)?)?;
         Ok(Self { file, columns, shared: Lines::new() })
     }
 
@@ -238,7 +244,7 @@ impl Sink for MetricsCsv {
     }
 
     fn recorded(&self) -> Option<Recorded> {
-        let last = self.file.last_line().unwrap_or_default();
+        let last = self.file.last_line()?;
         let mut cells = last.split(',').map(|cell| cell.parse().unwrap_or(0));
         let [step, epoch] = [cells.next(), cells.next()].map(Option::unwrap_or_default);
         let mut validation = last_validation(self.file.path()).unwrap_or_default();
