@@ -93,12 +93,12 @@ impl MetricColumns {
         targets.iter().map(move |target| metric.of_target(target))
     }
 
-    /// Length in bytes of the header and the first `rows` rows of an existing file. `last` is the step of the last of them, where that
-    /// is known.
+    /// Length in bytes of the header and the first `rows` rows of an existing file. `steps` are those that it has a row of, if it has
+    /// one of each step.
     ///
     /// # Errors
     /// The file cannot be read, has fewer or other rows, or has other columns.
-    pub fn length_of(&self, path: &Path, rows: u64, last: Option<u64>) -> Result<u64, RecordError> {
+    pub fn length_of(&self, path: &Path, rows: u64, steps: Option<u64>) -> Result<u64, RecordError> {
         let unreadable = |e| RecordError::read(path, e);
         let mut file = BufReader::new(open_regular(path).map_err(unreadable)?.0);
         let mut line = Vec::new();
@@ -110,16 +110,18 @@ impl MetricColumns {
             ));
         }
         let mut length = line.len() as u64;
+        let (mut trained, mut last) = (0, None);
         for _ in 0..rows {
             line.clear();
             length += file.read_until(b'\n', &mut line).map_err(unreadable)? as u64;
             if line.last() != Some(&b'\n') {
                 return Err(RecordError::unusable(path, "it has fewer rows than the checkpoint counted"));
             }
+            let mut cells = line.split(|&byte| byte == b',');
+            last = cells.next().and_then(|cell| str::from_utf8(cell).ok()?.parse().ok());
+            trained += u64::from(cells.nth(1) == Some(b"train"));
         }
-        let step =
-            line.split(|&byte| byte == b',').next().and_then(|cell| str::from_utf8(cell).ok()?.parse().ok());
-        if last.is_some_and(|last| rows > 0 && step != Some(last)) {
+        if steps.is_some_and(|steps| rows > 0 && (trained, last) != (steps, Some(steps))) {
             return Err(RecordError::unusable(path, "its rows are not those that the checkpoint counted"));
         }
         Ok(length)

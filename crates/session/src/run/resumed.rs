@@ -81,8 +81,8 @@ impl Resumed {
         }
         // Check this before anything in the folder is changed.
         let is_every_step = matches!(trial.spec.logging.policy, Policy::Immediate | Policy::Buffered);
-        let last = is_every_step.then_some(state.facts.step);
-        MetricColumns::from_trial(trial).length_of(&folder.file("metrics.csv"), metrics_rows, last)?;
+        let steps = is_every_step.then_some(state.facts.step);
+        MetricColumns::from_trial(trial).length_of(&folder.file("metrics.csv"), metrics_rows, steps)?;
         Ok(Self { state, name, damaged, lock: Some(lock), metrics_rows })
     }
 
