@@ -2,7 +2,7 @@
 
 use crate::{
     plan::Trial,
-    spec::{Cosine, Curve, Interval, Optimizer, Rule},
+    spec::{Cosine, Curve, Interval, Rule},
     units::{self, count, counted},
 };
 
@@ -28,9 +28,8 @@ fn lr(trial: &Trial) -> Option<String> {
 /// A momentum that no step takes. That of Adam is its `beta1`, whose default hardly says what its user wants.
 fn momentum(trial: &Trial) -> Option<String> {
     let Rule::One(Curve::OneCycle(cycle)) = &trial.spec.schedule.rule else { return None };
-    let (Optimizer::Sgd(_) | Optimizer::Rmsprop(_)) = *trial.spec.optimizer else { return None };
     let (key, own) = (trial.spec.optimizer.name(), trial.spec.optimizer.momentum());
-    cycle.cycle_momentum.then(|| {
+    (cycle.cycle_momentum && !key.starts_with("adam")).then(|| {
         let [own, least, most] = [own, cycle.base_momentum, cycle.max_momentum].map(units::exact);
         format!(
             "`optimizer.{key}.momentum` is {own}, and has no effect: `schedule.one_cycle` moves it between {most} and {least}; with \
