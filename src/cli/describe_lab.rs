@@ -45,7 +45,6 @@ pub fn describe(trial: &LabTrial) -> String {
                 let end = match &plan.outlook {
                     Outlook::Done => String::new(),
                     Outlook::Raises(_) => ": raises the error that it declares".to_owned(),
-                    Outlook::DoesNotRaise => ": declares an error that it will not raise".to_owned(),
                     Outlook::Skipped(reason) => format!(": skipped: {reason}"),
                 };
                 format!("{:>2}. {name}{}{value}{end}", i + 1, step.op.name())

@@ -1,6 +1,7 @@
 //! Plans an experiment of the lab before it runs: resolves devices, checks shapes, counts memory.
 
 mod net;
+mod outlook;
 mod step;
 mod tensors;
 mod transfer;
