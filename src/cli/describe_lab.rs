@@ -6,7 +6,7 @@ use crate::{
     record::devices_in_words,
     spec::{
         Lab, Policy,
-        lab::{Matmul, Norm, Order},
+        lab::{FEWEST_PRODUCTS, Matmul, Norm, Order},
     },
     units,
 };
@@ -71,7 +71,8 @@ fn products(page: &mut Page, matmul: &Matmul, shapes: &[[usize; 3]], devices: us
         page.more([format!("of {all} left and {all} right matrices, another pair each time")]);
     }
     if let Some(most) = matmul.max_time {
-        page.more([format!("none begins after {}", units::seconds(most.as_secs_f64()))]);
+        let most = units::seconds(most.as_secs_f64());
+        page.more([format!("none but the first {FEWEST_PRODUCTS} begins after {most}")]);
     }
     if devices > 1 {
         page.row(
