@@ -64,11 +64,6 @@ pub fn sweep_end(folder: &Path, time: Option<&str>, width: u16) -> Result<String
         text += &verdict;
     }
     let is_explained = |run: &&Run| !run.reason.is_empty() && run.status != FINISHED;
-    // Why a trial repeats another was said before the first one began.
-    let reason = |run: &'_ Run| match run.reason.split_once(": ") {
-        Some((head, _)) if run.status == SAME_AS => head.to_owned(),
-        _ => run.reason.clone(),
-    };
     let explained = runs.iter().filter(is_explained);
     let reasons = grouped(explained.map(|run| ((status_in_words(run), reason(run)), run.trial)));
     for ((status, reason), trials) in reasons.iter().take(MOST_REASONS) {
@@ -149,4 +144,12 @@ fn headline(folder: &Path, runs: &[Run]) -> String {
     let counts: String =
         counts.map(|(status, runs)| format!(", {} {status}", units::count(runs.len() as u64))).collect();
     format!("{name}: {}{counts}", units::counted(runs.len() as u64, "trial"))
+}
+
+/// Why a trial did not finish. Which devices one that repeats another lacks was said before the first one began.
+fn reason(run: &Run) -> &str {
+    match run.reason.split_once(": ") {
+        Some((head, _)) if run.status == SAME_AS => head,
+        _ => &run.reason,
+    }
 }
