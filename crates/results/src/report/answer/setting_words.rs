@@ -10,6 +10,7 @@ use crate::report::{
 
 pub(in crate::report) struct SettingWords<'a> {
     metric: &'a Metric,
+    of_differences: Metric,
     shown: &'a [&'a Candidate],
     /// The value of each with its interval.
     pub(in crate::report) values: Vec<String>,
@@ -23,11 +24,12 @@ impl<'a> SettingWords<'a> {
         let values: Vec<Valued> = shown.iter().map(|setting| (setting.value, setting.interval)).collect();
         let differences = shown.iter().filter_map(|setting| setting.difference);
         let differences: Vec<MeanDifference> = differences.collect();
-        let of_differences: Vec<Valued> = differences.iter().map(|own| (own.mean, own.interval)).collect();
-        let words = differences.iter().zip(metric.in_column(&of_differences));
+        let apart: Vec<Valued> = differences.iter().map(|own| (own.mean, own.interval)).collect();
+        let of_differences = metric.of_differences();
+        let words = differences.iter().zip(of_differences.in_column(&apart));
         let mut words = words.map(|(own, words)| signed(own, words)).collect::<Vec<_>>().into_iter();
         let differences = shown.iter().map(|setting| setting.difference.and_then(|_| words.next())).collect();
-        Self { metric, shown, values: metric.in_column(&values), differences }
+        Self { metric, of_differences, shown, values: metric.in_column(&values), differences }
     }
 
     /// The value of a setting, whether or not it is shown.
@@ -40,7 +42,7 @@ impl<'a> SettingWords<'a> {
     pub(in crate::report) fn difference(&self, setting: &Candidate) -> Option<String> {
         let own = setting.difference?;
         let shown = self.place(setting).and_then(|place| self.differences[place].clone());
-        Some(shown.unwrap_or_else(|| signed(&own, self.metric.with_interval(own.mean, own.interval))))
+        Some(shown.unwrap_or_else(|| signed(&own, self.of_differences.with_interval(own.mean, own.interval))))
     }
 
     fn place(&self, setting: &Candidate) -> Option<usize> {
