@@ -182,7 +182,7 @@ mod tests {
         let of = |name: &str| Metric::from_key(Key::full(name), &[]).of_differences();
         let accuracy = of("validation.accuracy");
         assert_eq!(accuracy.word(-0.004), "-0.40 pp");
-        assert_eq!(accuracy.with_interval(0.04, Some([-0.1, 0.18])), "4.0 pp [-10.0, 18.0]");
+        assert_eq!(accuracy.with_interval(0.04, Some([-0.1, 0.18])), "4 pp [-10, 18]");
         assert_eq!(of("validation.f1").word(-0.004), "-0.00400");
     }
 
