@@ -183,7 +183,7 @@ mod tests {
         let accuracy = of("validation.accuracy");
         assert_eq!(accuracy.word(-0.004), "-0.40 pp");
         assert_eq!(accuracy.with_interval(0.04, Some([-0.1, 0.18])), "4 pp [-10, 18]");
-        assert_eq!(of("validation.f1").word(-0.004), "-0.00400");
+        assert_eq!(of("validation.f1").word(-0.004), "-0.004000");
     }
 
     #[test]
