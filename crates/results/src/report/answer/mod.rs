@@ -78,7 +78,7 @@ impl Comparison {
             return format!("best: {why}\n");
         };
         let name = ranking.name(self, best);
-        let words = SettingWords::new(metric, shown);
+        let words = SettingWords::new(ranking, shown);
         let value = format!("{} {}", metric.name, words.value(best));
         let count = best.counted();
         let first = if metric.has_direction() { "best" } else { "lowest" };

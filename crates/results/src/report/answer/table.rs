@@ -143,16 +143,23 @@ impl Comparison {
         if shown.iter().any(|setting| setting.samples.len() > 1) {
             columns.push(numbers("n", &|setting| setting.samples.len().to_string()));
         }
-        let words = SettingWords::new(metric, shown);
+        let words = SettingWords::new(ranking, shown);
         let values = Column::of_numbers(&metric.name, words.values);
         columns.push(values.with_exact(exact(|setting| Some(setting.value))));
         if ranking.settings.len() > 1 {
-            let cells = words.differences.into_iter().map(|own| own.unwrap_or_else(|| "best".to_owned()));
+            let first = match metric.has_direction() {
+                _ if ranking.are_all_equal() => "equal",
+                true => "best",
+                false => "lowest",
+            };
+            let cells = words.differences.into_iter().map(|own| own.unwrap_or_else(|| first.to_owned()));
             let exact = exact(|setting| Some(setting.difference.map_or(0.0, |difference| difference.mean)));
             columns.push(Column::of_numbers("vs best", cells).with_exact(exact));
         }
         if ranking.pairs > 0 {
-            let words = numbers("p-value", &|setting| setting.p.map(p_value).unwrap_or_default());
+            let words = numbers("p-value", &|setting| {
+                setting.p.filter(|_| !ranking.equals_best(setting)).map(p_value).unwrap_or_default()
+            });
             columns.push(words.with_exact(exact(|setting| setting.p)));
         }
         columns
