@@ -72,7 +72,8 @@ pub fn check_read(all: &CheckOptions, loaded: &Loaded) -> Result<Exit, Exit> {
             } else {
                 "--hosts"
             };
-            Err(Exit::refused(format!("`{option}` is for specs that train"), None))
+            let hint = "this kind measures the machine that it runs on: leave the option out, or check a spec that trains";
+            Err(Exit::refused(format!("`{option}` is for specs that train"), Some(hint)))
         }
         Loaded::Lab(experiment) => {
             let machine = machine(options.virtual_gpus, true);

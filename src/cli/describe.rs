@@ -30,7 +30,7 @@ pub fn describe(
     let mut page = Page::new(&trial.spec.name);
     page.list("machine", other_machine(machine).into_iter());
     page.row("devices", devices_in_words(&trial.devices.requested, &trial.devices.used_names()));
-    page.more(trial.devices.note.clone());
+    page.more(trial.devices.lack.as_ref().map(ToString::to_string));
     shares(&mut page, trial);
     data(&mut page, trial, &[dataset.summary(), dataset.notes.clone()].concat());
     model(&mut page, trial);

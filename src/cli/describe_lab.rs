@@ -6,7 +6,7 @@ use crate::{
     record::devices_in_words,
     spec::{
         Lab, Policy,
-        lab::{Matmul, Norm, Order},
+        lab::{FEWEST_PRODUCTS, Matmul, Norm, Order},
     },
     units,
 };
@@ -45,7 +45,6 @@ pub fn describe(trial: &LabTrial) -> String {
                 let end = match &plan.outlook {
                     Outlook::Done => String::new(),
                     Outlook::Raises(_) => ": raises the error that it declares".to_owned(),
-                    Outlook::DoesNotRaise => ": declares an error that it will not raise".to_owned(),
                     Outlook::Skipped(reason) => format!(": skipped: {reason}"),
                 };
                 format!("{:>2}. {name}{}{value}{end}", i + 1, step.op.name())
@@ -72,7 +71,8 @@ fn products(page: &mut Page, matmul: &Matmul, shapes: &[[usize; 3]], devices: us
         page.more([format!("of {all} left and {all} right matrices, another pair each time")]);
     }
     if let Some(most) = matmul.max_time {
-        page.more([format!("none begins after {}", units::seconds(most.as_secs_f64()))]);
+        let most = units::seconds(most.as_secs_f64());
+        page.more([format!("none but the first {FEWEST_PRODUCTS} begins after {most}")]);
     }
     if devices > 1 {
         page.row(

@@ -52,7 +52,9 @@ pub fn report(options: &ReportOptions) -> Result<Exit, Exit> {
         1 => String::new(),
         count => format!(", {}", units::counted(count as u64 - 1, "drawing")),
     };
-    print_stderr(&format!("a page of {size}{drawings}\n"));
+    if !options.quiet {
+        print_stderr(&format!("a page of {size}{drawings}\n"));
+    }
     Ok(print(&format!("{}\n", path.display())))
 }
 

@@ -145,8 +145,15 @@ fn what_cannot_be_predicted_is_refused() {
          `100Gb/s,2us` or `11GB/s,1.5us`"
     );
     let lab = Sandbox::new("kind = \"matmul\"\n");
-    let ended = lab.runner(&["check", "spec.toml", "--hosts", "2", "--link", SLOW]);
-    assert_eq!((ended.code, ended.stderr.as_str()), (Some(2), "error: `--hosts` is for specs that train\n"));
+    for arguments in [&["--hosts", "2", "--link", SLOW][..], &["--on", "h200.toml"], &["--advise"]] {
+        let ended = lab.runner(&[&["check", "spec.toml"], arguments].concat());
+        let expected = format!(
+            "error: `{}` is for specs that train\n  = hint: this kind measures the machine that it runs on: leave the option \
+             out, or check a spec that trains\n",
+            arguments[0]
+        );
+        assert_eq!((ended.code, ended.stderr), (Some(2), expected));
+    }
 }
 
 /// Without MPI each process would train by itself, and write a folder of its own.

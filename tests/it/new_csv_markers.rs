@@ -59,7 +59,7 @@ fn markers_of_missing_values() {
 fn a_text_after_many_numbers() {
     let place = Sandbox::new("");
     let row = |n: usize| {
-        let a = if n % 50 == 0 { "-".to_owned() } else { format!("{}.5", n % 71) };
+        let a = if n.is_multiple_of(50) { "-".to_owned() } else { format!("{}.5", n % 71) };
         let b = match n {
             1300 => "-".to_owned(),
             1301 => "unknown city".to_owned(),

@@ -42,16 +42,36 @@ fn drops_of_the_rate_after_the_end() {
     );
 }
 
+/// PyTorch's OneCycleLR moves a momentum that was never asked for, and its cosine does not stay at its end.
+#[test]
+fn values_that_a_curve_replaces() {
+    let place = place(100);
+    let cycle = "optimizer.sgd.lr=0.5";
+    let told = "`optimizer.sgd.momentum` is 0, and has no effect: `schedule.one_cycle` moves it between 0.95 and 0.85; with \
+                `cycle_momentum = false` it stays";
+    warned(&place, &[cycle, "schedule.one_cycle.max_lr=0.5"], &[told]);
+    warned(&place, &[cycle, "schedule.one_cycle={ max_lr = 0.5, cycle_momentum = false }"], &[]);
+    let ends =
+        "the cosine of `schedule.cosine` is at its end after 5 steps of 9 steps, and rises again from there";
+    warned(&place, &["schedule.cosine.t_max=5"], &[ends]);
+    warned(&place, &["schedule.cosine.t_max=9"], &[]);
+    let chain = "schedule={ chain = [{ steps = 4, linear = {} }, { cosine = { t_max = 4 } }] }";
+    let ends = "the cosine of `schedule.chain.1.cosine` is at its end after 4 steps of 5 steps, and rises again from there";
+    warned(&place, &[chain], &[ends]);
+}
+
 /// A length for curves that have none, where each has its own, or takes none. What a run resolved says both alike.
 #[test]
 fn a_length_that_no_curve_takes() {
     let place = place(100);
     let curve = |rule: &'static str| [rule, "schedule.curve_epochs=2"];
-    warned(&place, &curve("schedule.cosine={}"), &[]);
-    warned(&place, &curve("schedule.cosine.t_max=6"), &[]);
+    let ends =
+        "the cosine of `schedule.cosine` is at its end after 6 steps of 9 steps, and rises again from there";
+    warned(&place, &curve("schedule.cosine={}"), &[ends]);
+    warned(&place, &curve("schedule.cosine.t_max=6"), &[ends]);
     let own =
         "`schedule.curve_epochs` is 2, and has no effect: `schedule.cosine.t_max` says how long the curve is";
-    warned(&place, &curve("schedule.cosine.t_max=7"), &[own]);
+    warned(&place, &curve("schedule.cosine.t_max=7"), &[own, &ends.replace("6 steps", "7 steps")]);
     let none = "`schedule.curve_epochs` is 2, and has no effect: no curve takes a length from it";
     warned(&place, &curve("schedule.exponential.gamma=0.5"), &[none]);
     let chain = |t_max: &str| {
@@ -68,7 +88,7 @@ fn a_length_that_no_curve_takes() {
 #[test]
 fn a_rate_that_no_step_takes() {
     let place = place(100);
-    let cycle = "schedule.one_cycle.max_lr=0.02";
+    let cycle = "schedule.one_cycle={ max_lr = 0.02, cycle_momentum = false }";
     warned(&place, &[cycle, "optimizer.sgd.lr=0.02"], &[]);
     let words = "`optimizer.sgd.lr` is 0.01, and has no effect: the rates are those of `schedule.one_cycle`, whose `max_lr` is 0.02";
     warned(&place, &[cycle], &[words]);

@@ -41,11 +41,12 @@ fn trials_say_which_devices_they_lack() {
             "devices.num_gpus asks for {asked}, but no GPU can be used (--virtual-gpus 0 hides every one): the run uses the CPU"
         )
     };
-    let warning = |trial: usize, asked: &str| {
+    let warning = |asked: &str| {
         let note = note(asked).replace("devices.num_gpus", "`devices.num_gpus`");
-        format!("warning: trial {trial}: {}\n", note.replace("--virtual-gpus 0", "`--virtual-gpus 0`"))
+        format!("warning: trials 1, 2: {}\n", note.replace("--virtual-gpus 0", "`--virtual-gpus 0`"))
     };
-    let warnings = warning(1, "1 GPU") + &warning(2, "2 GPUs");
+    // One line for all: their requests are in the table.
+    let warnings = warning("up to 2 GPUs");
     let checked = place.runner(&[&["check", "spec.toml"], &arguments[..]].concat());
     assert_eq!((checked.code, &checked.stderr), (Some(0), &warnings));
     let table = checked.stdout.split("\n\n").take(2).collect::<Vec<_>>().join("\n\n");
@@ -60,6 +61,9 @@ fn trials_say_which_devices_they_lack() {
     let ran = place.run(&arguments);
     let sweep = ran.ended_by(0);
     assert!(ran.ended.stderr.starts_with(&warnings), "{}", ran.ended.stderr);
+    assert_eq!(ran.ended.stderr.matches("no GPU can be used").count(), 1, "{}", ran.ended.stderr);
+    let end = "\n  trials 1, 2 not run: the same run as trial 0\n";
+    assert!(ran.ended.stdout.contains(end), "{}", ran.ended.stdout);
     let table = sweep.table("sweep.csv");
     let reason = |asked: &str| format!("the same run as trial 0: {}", note(asked));
     assert_eq!(table.column("reason"), ["", &reason("1 GPU"), &reason("2 GPUs")]);

@@ -264,17 +264,31 @@ pub fn for_each_row<const N: usize>(
     names: [&str; N],
     mut take: impl FnMut([&str; N]) -> Result<(), String>,
 ) -> Result<bool, FileError> {
+    for_each_row_and(path, names, "", |cells, _| take(cells))
+}
+
+/// The same with the cell of one more column; empty in the files of earlier builds, which lack it.
+pub fn for_each_row_and<const N: usize>(
+    path: &Path,
+    names: [&str; N],
+    newer: &str,
+    mut take: impl FnMut([&str; N], &str) -> Result<(), String>,
+) -> Result<bool, FileError> {
     scan(
         path,
-        |columns| find_columns(columns, names),
-        |places, cells| {
+        |columns| Ok((find_columns(columns, names)?, columns.iter().position(|column| column == newer))),
+        |(places, newer), cells| {
             let mut found = [""; N];
             for (found, &place) in found.iter_mut().zip(places) {
-                *found = str::from_utf8(&cells[place]).map_err(|_| "expected UTF-8 text")?;
+                *found = text(&cells[place])?;
             }
-            take(found)
+            take(found, newer.map_or(Ok(""), |place| text(&cells[place]))?)
         },
     )
+}
+
+fn text(cell: &[u8]) -> Result<&str, &'static str> {
+    str::from_utf8(cell).map_err(|_| "expected UTF-8 text")
 }
 
 /// The message about a malformed cell.

@@ -33,6 +33,13 @@ impl Spec {
         hash8(self)
     }
 
+    /// The same of some keys alone, and of paths as they are.
+    pub fn hash8_of(&self, is_meant: impl Fn(&str) -> bool) -> String {
+        let leaves = leaves(&table(self));
+        let meant = leaves.iter().filter(|(key, _)| is_meant(key));
+        hex8(meant.fold(Sha256::new(), |hash, (key, value)| hash.chain_update(format!("{key} = {value}\n"))))
+    }
+
     /// [`Self::to_toml`] and [`Self::hash8`] in one pass.
     pub fn to_toml_and_hash8(&self) -> (String, String) {
         let mut table = table(self);
@@ -63,7 +70,7 @@ pub(super) fn to_toml(spec: &impl Serialize) -> String {
     text(&table(spec), NO_NOTE)
 }
 
-/// Every spec can be represented in TOML: paths were checked to be UTF-8 when they were read.
+/// Every spec can be represented in TOML: paths were checked to be UTF-8 when they were read, and no number exceeds its integers.
 pub(super) fn table(spec: &impl Serialize) -> Table {
     Table::try_from(spec).unwrap_or_default()
 }

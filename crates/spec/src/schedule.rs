@@ -228,7 +228,7 @@ table! {
     pub struct OneCycle {
         /// The peak.
         pub max_lr: f64 => positive,
-        /// Counts of the cycle (the whole run, or the whole stage of a chain).
+        /// Counts of the cycle (the whole run).
         pub total_steps: Option<u64> = None => some(count),
         /// Fraction of the cycle in which the rate rises.
         pub pct_start: f64 = 0.3 => unit,

@@ -36,7 +36,7 @@ table! {
     pub struct EarlyStopping {
         /// What is watched; by default what `trainer.monitor` names.
         pub metric: Option<Monitor> = None,
-        /// After how many validations in a row without improvement the run ends; without it only `stopping_threshold` ends it.
+        /// After how many validations in a row without improvement the run ends (0 is as 1); without it only `stopping_threshold` ends it.
         pub patience: Option<u64> = None => some(count_or_zero),
         /// An improvement must exceed this.
         pub min_delta: f64 = 0.0 => non_negative,

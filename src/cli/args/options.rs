@@ -250,6 +250,9 @@ pub struct ReportOptions {
     /// Write also each chart as a PNG file to DIR, by `rsvg-convert`, `resvg` or `inkscape`
     #[arg(long, value_name = "DIR", value_parser = named(), value_hint = clap::ValueHint::DirPath)]
     pub png: Option<PathBuf>,
+    /// Print the path alone
+    #[arg(short, long, overrides_with = "quiet")]
+    pub quiet: bool,
 }
 
 #[derive(Args)]

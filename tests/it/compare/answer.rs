@@ -233,10 +233,10 @@ fn ranked_values_look_ranked() {
         &[("1", "8", &[0.12, 0.16, 0.1401]), ("2", "8", &narrow), ("3", "8", &[0.13, 0.15, 0.1417])],
     );
     insta::assert_snapshot!(runs.answer(&["a"], 120).split("\n\n").nth(1).unwrap(), @r"
-    #  lr  n             validation loss                vs best  p-value    time
-    0   1  3  0.14003 [0.09035, 0.18972]                   best           500 ms
-    4   2  3  0.14050 [0.14025, 0.14075]  0.000 [-0.049, 0.050]     1.00  500 ms
-    2   3  3  0.14057 [0.11561, 0.16553]  0.001 [-0.024, 0.025]     1.00  500 ms
+    #  lr  n             validation loss                      vs best  p-value    time
+    0   1  3  0.14003 [0.09035, 0.18972]                         best           500 ms
+    4   2  3  0.14050 [0.14025, 0.14075]  0.00047 [-0.04934, 0.05027]     1.00  500 ms
+    2   3  3  0.14057 [0.11561, 0.16553]  0.00053 [-0.02441, 0.02548]     1.00  500 ms
      means and paired differences over n seeds [95 %, Student]; p by Holm, 3 pairs
      Student's intervals assume normally distributed values
     ");

@@ -34,11 +34,13 @@ fn runs_are_ranked_by_any_metric_that_they_logged() {
         ("validation.mae", "best: #2 lr b, validation mae 0.1250;"),
         ("loss", "best: #2 lr b, validation loss 0.4000;"),
         ("train.accuracy", "best: #1 lr a, accuracy 60.0 %;"),
-        ("steps", "best: #1 lr a, steps 3.000;"),
+        ("steps", "lowest: #1 lr a, steps 3.000;"),
     ] {
         let ended = compare(&["--metric", metric]);
         assert!(ended.stdout.starts_with(best), "{metric}: {ended:?}");
     }
+    let undirected = "\n  no value of steps is known to be better than others: the lowest is first\n";
+    assert!(compare(&["--metric", "steps"]).stdout.contains(undirected));
     assert_eq!(compare(&["--where", "mae < 0.2", "-q"]).stdout, "1 run\n");
     let refused = compare(&["--metric", "maee"]);
     assert_eq!(refused.code, Some(2));

@@ -174,6 +174,22 @@ fn a_setting_that_diverged_is_behind_and_the_words_say_why() {
     ");
 }
 
+/// Without a spread there is no test by Student: the note names the one that gave the p-value.
+#[test]
+fn equal_differences_have_a_sign_test() {
+    let runs = Runs::new();
+    sweep(&runs, &two(&[0.25, 0.5, 0.75], &[Some(0.5), Some(0.75), Some(1.0)]));
+    let text = runs.answer(&["a"], 200);
+    assert!(text.contains("(paired difference +0.2500, p 0.25)"), "{text}");
+    assert!(
+        text.contains("\n  a difference that is the same in every seed has the p of a sign test\n"),
+        "{text}"
+    );
+    let runs = Runs::new();
+    sweep(&runs, &two(&[0.25, 0.5, 0.75], &[Some(0.5), Some(0.75), Some(1.25)]));
+    assert!(!runs.answer(&["a"], 200).contains("sign test"));
+}
+
 /// A setting that lost a seed may be the worse for it, and the best may, too: the verdict says so in its sentence.
 #[test]
 fn the_verdict_names_the_runs_that_a_rival_lost() {

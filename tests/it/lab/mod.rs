@@ -65,13 +65,13 @@ fn norms_are_those_of_double_precision_under_every_policy() {
             let arguments = [policy_key.as_str(), &norm_key, "logging.flush_every=4", "--virtual-gpus", "2"];
             let folder = place.run(&arguments).ended_by(0);
             let text = folder.text("matmul.csv");
-            let header =
-                "device,order,m,k,n,count,total_s,mean_s,gflop_per_s,log_s,norm_sum,p50_s,min_s,max_s";
+            let header = "device,order,m,k,n,count,total_s,mean_s,gflop_per_s,log_s,norm_sum,p50_s,min_s,max_s,threads";
             assert_eq!(text.lines().next(), Some(header));
             let table = folder.table("matmul.csv");
             assert_eq!(table.column("device"), ["cpu", "virtual:1", "cpu", "virtual:1"]);
             assert_eq!(table.column("order"), ["sequential"; 4]);
             assert_eq!(table.column("m"), ["3", "3", "33", "33"]);
+            assert_eq!(table.column("threads"), ["1"; 4]);
             for row in 0..4 {
                 let shape = shapes[row / 2];
                 let number = |column: &str| table.cell(row, column).parse::<f64>().unwrap();
@@ -133,6 +133,29 @@ fn products_that_time_may_end_are_at_most_so_many() {
     let limited = ["matmul.max_time=1s", "matmul.sizes=[16]"];
     assert_eq!(first(&limited), "products: at most 20 products of [16, 16] x [16, 16], on cpu");
     assert_eq!(first(&limited[..1]), "products: at most 20 products of each of 2 shapes, on cpu");
+}
+
+/// A median of one product says little, so time ends a shape after three at the earliest.
+#[test]
+fn three_products_of_a_shape_are_done_whatever_the_time() {
+    let place = Sandbox::new("kind = \"matmul\"\n[matmul]\nsizes = [512]\nmax_time = \"1ms\"\n");
+    let count = |products: &str| {
+        let folder = place.run(&["--virtual-gpus", "0", "--threads", "1", products]).ended_by(0);
+        folder.table("matmul.csv").cell(0, "count").to_owned()
+    };
+    assert_eq!(["matmul.count=20", "matmul.count=2"].map(count), ["3", "2"]);
+    let page = place.runner(&["check", "spec.toml"]).ended_by(0).stdout;
+    assert!(page.contains("none but the first 3 begins after 1.00 ms\n"), "{page}");
+}
+
+/// All threads share products that are long enough for that, and the row tells how many did.
+#[test]
+fn a_row_tells_how_many_threads_shared_its_products() {
+    let place = Sandbox::new("kind = \"matmul\"\n[matmul]\nshapes = [[1, 8, 8], [2048, 2048, 2048]]\n");
+    let ran = place.run(&["--virtual-gpus", "0", "--threads", "2", "matmul.count=1", "matmul.norm=none"]);
+    assert_eq!(ran.ended_by(0).table("matmul.csv").column("threads"), ["1", "2"]);
+    let head = "  device             product  threads  count  ";
+    assert!(ran.ended.stdout.contains(head), "{}", ran.ended.stdout);
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::fs;
 
 use super::traffic;
-use crate::process::{Ended, Folder, Sandbox, tensors};
+use crate::process::{Ended, Sandbox, tensors};
 
 #[test]
 fn the_tour_prints_what_the_textbook_does() {
@@ -244,15 +244,58 @@ fn a_file_that_cannot_be_loaded_is_refused_before_anything_runs() {
 }
 
 #[test]
-fn a_declared_error_that_is_not_raised_fails_the_run() {
-    let steps = "[[tensors.step]]\nname = \"X\"\nones = [2]\n[[tensors.step]]\nname = \"S\"\nadd = [\"X\", \"X\"]\nexpect = \"device_mismatch\"\n[[tensors.step]]\nname = \"never\"\nones = [1]\n";
+fn a_declared_error_that_will_not_be_raised_is_refused_before_anything_runs() {
+    let steps = "[[tensors.step]]\nname = \"X\"\nones = [2]\n[[tensors.step]]\nname = \"S\"\nadd = [\"X\", \"X\"]\nexpect = \"device_mismatch\"\n";
     let (place, ended) = tour(steps, &[]);
-    assert_eq!(ended.code, Some(1), "{ended:?}");
-    let message = "error: step 2: it declares `device_mismatch`, and nothing was raised\n";
-    assert!(ended.stderr.ends_with(message), "{}", ended.stderr);
-    let folder = Folder::within(&place.path().join("runs")).unwrap();
-    assert_eq!(folder.table("tensors.csv").column("status"), ["done", "failed"]);
-    assert_eq!(folder.summary("status"), "failed");
+    assert_eq!(
+        (ended.code, ended.stderr.as_str()),
+        (
+            Some(2),
+            "error: this step will not raise `device_mismatch`: `X` is both operands
+ --> spec.toml:9:10
+  |
+9 | expect = \"device_mismatch\"
+  |          ^^^^^^^^^^^^^^^^^
+  |
+  = hint: remove `expect`, or use a tensor of another device
+"
+        )
+    );
+    assert!(!place.path().join("runs").exists());
+    let check = place.runner(&["check", "spec.toml", "--virtual-gpus", "2"]);
+    assert_eq!((check.code, check.stderr), (Some(2), ended.stderr));
+    for (step, why) in [
+        ("add = [\"X\", \"Y\"]", "`X` and `Y` are both on virtual:0"),
+        ("net = { layers = [\"relu\"], input = \"X\" }\ndevice = \"gpu:1\"", "the net has no parameters"),
+    ] {
+        let same = TWO.replace("gpu:1", "gpu:0").replace("[3, 2]", "[2, 3]");
+        let steps = format!("{same}[[tensors.step]]\nname = \"S\"\n{step}\nexpect = \"device_mismatch\"\n");
+        let (_, ended) = tour(&steps, &[]);
+        let message = format!("error: this step will not raise `device_mismatch`: {why}\n");
+        assert!(ended.code == Some(2) && ended.stderr.starts_with(&message), "{ended:?}");
+    }
+}
+
+#[test]
+fn the_result_of_a_step_that_declares_an_error_is_refused_with_that_key() {
+    let steps = format!(
+        "{TWO}[[tensors.step]]\nname = \"S\"\nadd = [\"X\", \"Y\"]\nexpect = \"device_mismatch\"\n[[tensors.step]]\nname = \"N\"\nnorm = \"S\"\n"
+    );
+    let (_, ended) = tour(&steps, &[]);
+    assert_eq!(
+        (ended.code, ended.stderr.as_str()),
+        (
+            Some(2),
+            "error: `tensors.step.3.norm`: there is no tensor `S`: its step declares by `expect` that it fails, so it makes none
+  --> spec.toml:17:8
+   |
+17 | norm = \"S\"
+   |        ^^^
+   |
+   = hint: remove `expect` there if that step is to succeed, or use another tensor here
+"
+        )
+    );
 }
 
 #[test]

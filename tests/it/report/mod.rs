@@ -189,6 +189,7 @@ fn files() {
     let ended = place.runner(&["report", "runs/a"]);
     assert_eq!(ended.stdout, "runs/a/report.html\n");
     assert!(ended.stderr.starts_with("a page of "), "{}", ended.stderr);
+    assert_eq!(place.runner(&["report", "runs/a", "-q"]).stderr, "");
     // A second time over the first one; two runs go to the current folder.
     assert_eq!(place.runner(&["report", "runs/a"]).code, Some(0));
     assert_eq!(place.runner(&["report", "runs/a", "runs/b"]).stdout, "report.html\n");

@@ -45,6 +45,22 @@ fn a_run_shows_the_times_of_its_products() {
     assert!(!page.contains("products/s"), "the rate of products of two sizes together says nothing");
 }
 
+/// Where the file tells how many threads a product had, so does the page; a GPU has none of the host's.
+#[test]
+fn a_run_shows_how_many_threads_a_product_had() {
+    let place = Sandbox::new("");
+    let rows = "cpu,sequential,100,100,100,20,0.02,0.001,2,0,,0.001,0.0009,0.004,2\n\
+                gpu:0,sequential,100,100,100,20,0.04,0.002,1,0,,0.002,0.0019,0.003,\n";
+    lab(&place, "m", "buffered", rows);
+    let file = place.path().join("runs/m/matmul.csv");
+    let text = fs::read_to_string(&file).unwrap().replacen("max_s\n", "max_s,threads\n", 1);
+    fs::write(file, text).unwrap();
+    let page = page(&place, &["runs/m"]);
+    let cells = table(&page, "Products and the times that one takes");
+    let expected = ["cpu|100 x 100 x 100|2|20", "gpu:0|100 x 100 x 100||20"];
+    assert_eq!(cells.iter().map(|row| row[..4].join("|")).collect::<Vec<_>>(), expected);
+}
+
 /// A sweep over sizes has a line for each device, and no dot on the frame; runs that have the same products have lines of their own.
 #[test]
 fn a_sweep_over_sizes_has_a_line_for_each_device() {

@@ -1,5 +1,6 @@
 //! Checkpoints, and runs that go on from them: the result is that of a run that was never interrupted, to the bit.
 
+mod altered;
 mod auto;
 mod beside;
 mod damaged;

@@ -20,7 +20,7 @@ use crate::{
     units,
 };
 
-/// Of a standard deviation with fewer steps from one f32 to the next, rounding to them is seen in training.
+/// A feature whose standard deviation has fewer steps than these, each from one f32 to the next, is too coarse.
 const STEPS: f64 = 16.0;
 
 /// A file of the spec and its key.

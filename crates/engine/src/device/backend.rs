@@ -53,6 +53,11 @@ pub trait Backend: Send {
 
     /// Runs an op over blocks.
     fn run(&mut self, op: &Op) -> Result<(), DeviceError>;
+    /// Runs an op that will be timed, so that its first time is not, and finds out how many threads of the host it
+    /// is to have from then on; `None` on a GPU.
+    fn prepare(&mut self, op: &Op) -> Result<Option<usize>, DeviceError> {
+        self.run(op).map(|()| None)
+    }
     /// Waits until all operations so far are complete.
     fn synchronize(&mut self) -> Result<(), DeviceError>;
 

@@ -40,6 +40,8 @@ pub struct ProductRow {
     /// Of single products, each with its norm, or of means over `in_a_row` of them.
     pub spread: Spread,
     pub in_a_row: u64,
+    /// Threads of the host that shared a product; `None` on a GPU, and if a run's file does not tell.
+    pub threads: Option<usize>,
 }
 
 impl ProductRow {

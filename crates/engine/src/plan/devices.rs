@@ -2,7 +2,10 @@
 
 use std::fmt;
 
-use super::machine::{Gpu, Machine};
+use super::{
+    lack::{Asked, Lack},
+    machine::{Gpu, Machine},
+};
 use crate::spec::{DeviceName, Devices, GpuCount, OnMissing, Problem, Request};
 
 /// Longer lists of names are shortened.
@@ -81,8 +84,8 @@ pub struct ResolvedDevices {
     pub used: Vec<DeviceId>,
     /// Whether the spec names its devices, so that no others may replace them.
     pub are_named: bool,
-    /// A sentence on why the used devices differ from the requested ones, if they do.
-    pub note: Option<String>,
+    /// Why the used devices differ from the requested ones, if they do.
+    pub lack: Option<Lack>,
     /// Names and UUIDs of the real GPUs in use.
     pub gpus: Vec<(String, String)>,
     /// Devices with the names of their hosts, by rank; empty on one host, and while the launcher has not
@@ -91,10 +94,10 @@ pub struct ResolvedDevices {
 }
 
 impl ResolvedDevices {
-    pub fn new(requested: String, used: Vec<DeviceId>, note: Option<String>, machine: &Machine) -> Self {
+    pub fn new(requested: String, used: Vec<DeviceId>, lack: Option<Lack>, machine: &Machine) -> Self {
         let named = |place: &DeviceId| Some((place.to_string(), place.real_gpu(machine)?.uuid.clone()?));
         let gpus = used.iter().filter_map(named).collect();
-        Self { requested, used, are_named: false, note, gpus, ranks: Vec::new() }
+        Self { requested, used, are_named: false, lack, gpus, ranks: Vec::new() }
     }
 
     /// The same devices on other GPUs: `gpus` replaces the ordinals, in order.
@@ -106,7 +109,7 @@ impl ResolvedDevices {
             other => *other,
         };
         let used = self.used.iter().map(other).collect();
-        Self::new(self.requested.clone(), used, self.note.clone(), machine)
+        Self::new(self.requested.clone(), used, self.lack.clone(), machine)
     }
 
     /// The devices' names, as `summary.csv` joins them.
@@ -175,7 +178,7 @@ fn counted(hosts: u32) -> String {
 fn over_hosts(devices: &Devices, hosts: u32, machine: &Machine) -> Result<ResolvedDevices, Problem> {
     let ranks = machine.ranks.clone().unwrap_or_default();
     // Each process looks for itself whether it has a GPU.
-    let ResolvedDevices { used, note, .. } = choose_here(&devices.request, devices.on_missing, machine)?;
+    let ResolvedDevices { used, lack, .. } = choose_here(&devices.request, devices.on_missing, machine)?;
     let of = |rank| match used.first() {
         Some(DeviceId::Gpu(_)) => Ok(DeviceId::RankGpu {
             rank,
@@ -193,7 +196,7 @@ fn over_hosts(devices: &Devices, hosts: u32, machine: &Machine) -> Result<Resolv
         _ if devices.request.is_cpu() => format!("{hosts} hosts"),
         _ => format!("{hosts} GPUs"),
     };
-    let mut resolved = ResolvedDevices { ranks, ..ResolvedDevices::new(requested, used, note, machine) };
+    let mut resolved = ResolvedDevices { ranks, ..ResolvedDevices::new(requested, used, lack, machine) };
     let name = |place: &DeviceId| place.own_gpu().map(|_| resolved.name_of(*place));
     let names: Vec<_> = resolved.used.iter().filter_map(name).collect();
     resolved.gpus.iter_mut().zip(names).for_each(|((own, _), name)| *own = name);
@@ -236,7 +239,7 @@ pub(super) fn choose_here(
     let there = |d: &DeviceName| DeviceId::from_name(*d, machine);
     let missing: Vec<_> = wanted.iter().filter(|d| there(d).is_none()).map(DeviceName::to_string).collect();
     let mut used: Vec<_> = wanted.iter().filter_map(there).collect();
-    let mut note = None;
+    let mut lack = None;
     if !missing.is_empty() {
         let there = gpus_in_words(machine);
         match on_missing {
@@ -260,21 +263,20 @@ pub(super) fn choose_here(
             used.push(DeviceId::Cpu);
         }
         let asked = match request {
-            Request::NumGpus(_) if wanted.len() == 1 => "asks for 1 GPU".to_owned(),
-            Request::NumGpus(_) => format!("asks for {requested} GPUs"),
-            Request::Use(_) => format!("names {}", shortened(&missing)),
+            Request::NumGpus(_) => Asked::Gpus(wanted.len() as u32),
+            Request::Use(_) => Asked::Names(shortened(&missing)),
         };
         let used = match used[..] {
             [DeviceId::Cpu] => "the CPU".to_owned(),
             _ => names(&used, ", "),
         };
-        note = Some(format!("`{key}` {asked}, but {there}: the run uses {used}"));
+        lack = Some(Lack { asked, instead: format!("{there}: the run uses {used}") });
     }
     if used.is_empty() {
         used.push(DeviceId::Cpu);
     }
     let are_named = matches!(request, Request::Use(_));
-    Ok(ResolvedDevices { are_named, ..ResolvedDevices::new(requested, used, note, machine) })
+    Ok(ResolvedDevices { are_named, ..ResolvedDevices::new(requested, used, lack, machine) })
 }
 
 /// `this machine has 2 GPUs`, or the reason for none.

@@ -13,7 +13,8 @@ pub fn resolve(spec: &mut Spec, steps: u64, steps_per_epoch: u64, problems: &mut
         (Interval::Epoch, None) => steps.div_ceil(steps_per_epoch.max(1)),
         (Interval::Epoch, Some(epochs)) => epochs,
     };
-    resolve_rule(&mut spec.schedule.rule, total, problems);
+    // The spec is kept as TOML, which has no larger integers.
+    resolve_rule(&mut spec.schedule.rule, total.min(i64::MAX as u64), problems);
 }
 
 fn resolve_rule(rule: &mut Rule, total: u64, problems: &mut Vec<Problem>) {

@@ -89,11 +89,29 @@ impl ScoredRows {
         let rows = || self.outputs.chunks_exact(self.classes);
         let shares: Vec<(f64, f64)> = rows().map(top_and_sum).collect();
         classes.map(move |class| {
-            let scores =
-                rows().zip(&shares).map(|(row, (top, sum))| (f64::from(row[class]) - top).exp() / sum);
+            let scores = rows().zip(&shares).map(|(row, share)| log_odds(row, class, *share));
             Ranking::new(scores.zip(self.labels.iter().map(|label| *label as usize == class)))
         })
     }
+}
+
+/// `ln(p / (1 - p))` of a class's probability p: in the order of the probabilities, also where these round to 0 or 1.
+fn log_odds(row: &[f32], class: usize, (top, sum): (f64, f64)) -> f64 {
+    let own = f64::from(row[class]);
+    if let [first, second] = *row {
+        return own - f64::from(if class == 0 { second } else { first });
+    }
+    let part = (own - top).exp();
+    // Where the others are a small part, a difference would lose them.
+    let others = match sum - part {
+        rest if rest > 0.01 * sum => top + rest.ln(),
+        _ => {
+            let others = || row.iter().enumerate().filter(|(other, _)| *other != class);
+            let highest = others().map(|(_, y)| f64::from(*y)).fold(f64::NEG_INFINITY, f64::max);
+            highest + others().map(|(_, y)| (f64::from(*y) - highest).exp()).sum::<f64>().ln()
+        }
+    };
+    own - others
 }
 
 /// The mean of each area over the classes for which it is defined; NaN if there is none.
@@ -157,6 +175,23 @@ impl Ranking {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Probabilities that round to 1 have an order, the same for either class of two.
+    #[test]
+    fn saturated_outputs_are_ranked() {
+        let rows = [[0.0, 20.0], [0.0, 60.0], [0.0, 50.0], [0.0, 40.0]];
+        let labels = [0.0, 1.0, 0.0, 1.0];
+        let areas = |positive, more: &[f32]| {
+            let mut scored = ScoredRows::new(2 + more.len(), positive);
+            rows.iter().for_each(|row| scored.add(&[row, more].concat(), [].into_iter()));
+            scored.labels = labels.to_vec();
+            scored.areas_of(positive..positive + 1)[0]
+        };
+        // Of four pairs, the one of 40 and 50 is the wrong way round.
+        for (positive, more) in [(0, &[][..]), (1, &[]), (1, &[-80.0])] {
+            assert_eq!(areas(positive, more), Some(0.75), "{positive} {more:?}");
+        }
+    }
 
     fn areas(rows: &[(f64, bool)]) -> Areas {
         Ranking::new(rows.iter().copied()).areas(|_| 1.0)

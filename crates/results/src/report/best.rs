@@ -91,7 +91,7 @@ impl BestSetting {
             _ => {
                 // As the table of `compare` has it.
                 let shown: Vec<&Candidate> = ranking.settings.iter().take(TOP).collect();
-                let value = SettingWords::new(metric, &shown).value(best);
+                let value = SettingWords::new(&ranking, &shown).value(best);
                 format!("{} {value}{}", metric.name, best.counted())
             }
         };

@@ -46,7 +46,7 @@ pub(super) fn columns(comparison: &Comparison) -> Vec<Column> {
         Some(place) => format!("same as {}", name(*place)),
         None => run.status.clone(),
     });
-    columns.words("devices", Run::devices);
+    columns.words("devices", |run| comparison.devices_of(run));
     columns.figures(steps, |value| units::count(value as u64), number("steps"));
     columns.figures("train loss", units::number, number("epoch_train_loss"));
     columns.figures("last validation loss", units::number, number("final_validation_loss"));

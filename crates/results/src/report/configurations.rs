@@ -81,6 +81,15 @@ impl Configuration {
 }
 
 impl Run {
+    /// The kinds of the devices that trained, one per device: `["gpu", "gpu"]`.
+    pub(super) fn device_kinds(&self) -> Vec<&str> {
+        let kind = |device| match str::split_once(device, ':') {
+            Some((kind @ ("gpu" | "virtual"), _)) => kind,
+            _ => device,
+        };
+        self.figure("devices_used").unwrap_or_default().split(';').map(kind).collect()
+    }
+
     /// Its seeds and the figures of what it learned: equal for runs of a spec that learned the same.
     pub(super) fn outcome(&self) -> (Option<[String; 2]>, [Option<&str>; 4]) {
         (self.seeds(), OUTCOME.map(|column| self.figure(column)))
@@ -194,12 +203,7 @@ type Identity<'a> = Vec<(&'a str, &'a str)>;
 /// side take any free ones.
 fn machine(run: &Run) -> Identity<'_> {
     let facts = run.environment.iter().flat_map(Leaves::iter).filter(|(key, _)| THE_MACHINE.contains(key));
-    let kind = |device| match str::split_once(device, ':') {
-        Some((kind @ ("gpu" | "virtual"), _)) => kind,
-        _ => device,
-    };
-    let devices = run.figure("devices_used").unwrap_or_default().split(';');
-    facts.chain(devices.map(|device| ("device", kind(device)))).collect()
+    facts.chain(run.device_kinds().into_iter().map(|kind| ("device", kind))).collect()
 }
 
 /// The identity of a run's spec and data: by the keys of the specs in which runs `differ`. A trial's axes are part of its spec,

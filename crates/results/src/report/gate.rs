@@ -124,12 +124,11 @@ impl Condition {
         let above = self.above(pair, alpha);
         let is_range = pair.is_in_order();
         let over = above.over.as_deref().unwrap_or_default();
+        let apart = self.metric.of_differences();
         let difference = match above.interval {
-            Some(interval) => {
-                format!("; difference{over} {}", self.metric.with_interval(above.value, Some(interval)))
-            }
+            Some(own) => format!("; difference{over} {}", apart.with_interval(above.value, Some(own))),
             None if above.is_constant => {
-                format!("; the difference{over} is {} in each run", word(above.value))
+                format!("; the difference{over} is {} in each run", apart.word(above.value))
             }
             None if self.statistic == Statistic::Median && !is_range => {
                 let (fewest, each) = match self.is_relative {

@@ -164,16 +164,17 @@ impl Findings {
 /// For each row of a file, what was measured and its figure; empty if there is no such file.
 type Found = Vec<(Vec<String>, Option<f64>)>;
 
-/// Reads some columns of a lab file; nothing if there is none.
+/// Reads some columns of a lab file, and one that earlier builds did not write; nothing if there is no file.
 fn read<T, const N: usize>(
     path: &Path,
     columns: [&str; N],
-    row: impl Fn([&str; N]) -> Result<T, String>,
+    newer: &str,
+    row: impl Fn([&str; N], &str) -> Result<T, String>,
 ) -> Result<Vec<T>, ReportError> {
     let mut rows = Vec::new();
     if path.exists() {
-        csv_lines::for_each_row(path, columns, |cells| {
-            rows.push(row(cells)?);
+        csv_lines::for_each_row_and(path, columns, newer, |cells, newer| {
+            rows.push(row(cells, newer)?);
             Ok(())
         })?;
     }
@@ -184,7 +185,8 @@ fn products(path: &Path) -> Result<Vec<ProductRow>, ReportError> {
     let columns = [
         "device", "order", "m", "k", "n", "count", "total_s", "log_s", "norm_sum", "p50_s", "min_s", "max_s",
     ];
-    read(path, columns, |[device, order, m, k, n, count, total, log, norm_sum, p50, min, max]| {
+    read(path, columns, "threads", |cells, threads| {
+        let [device, order, m, k, n, count, total, log, norm_sum, p50, min, max] = cells;
         let named = [Order::Sequential, Order::Concurrent].into_iter().find(|own| own.name() == order);
         Ok(ProductRow {
             device: device.to_owned(),
@@ -197,6 +199,7 @@ fn products(path: &Path) -> Result<Vec<ProductRow>, ReportError> {
             spread: Spread { p50_s: number(p50)?, min_s: number(min)?, max_s: number(max)? },
             // The file does not have it.
             in_a_row: 1,
+            threads: figure(threads)?,
         })
     })
 }
@@ -214,7 +217,7 @@ pub(super) fn order_in_words(order: Order) -> String {
 }
 
 fn copies(path: &Path) -> Result<Found, ReportError> {
-    read(path, ["from", "to", "memory", "bytes", "gb_per_s"], |[from, to, memory, bytes, rate]| {
+    read(path, ["from", "to", "memory", "bytes", "gb_per_s"], "", |[from, to, memory, bytes, rate], _| {
         let size = units::bytes(number(bytes)?);
         Ok((vec![from.to_owned(), to.to_owned(), memory.to_owned(), size], figure(rate)?))
     })
@@ -225,7 +228,7 @@ fn number<T: FromStr>(cell: &str) -> Result<T, String> {
 }
 
 /// `None` for an empty cell.
-fn figure(cell: &str) -> Result<Option<f64>, String> {
+fn figure<T: FromStr>(cell: &str) -> Result<Option<T>, String> {
     Some(cell).filter(|cell| !cell.is_empty()).map(number).transpose()
 }
 

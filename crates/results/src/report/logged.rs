@@ -54,6 +54,15 @@ pub(super) fn best_column(metric: &str) -> String {
 const MORE: [&str; 9] =
     ["accuracy", "per_s", "r2", "f1", "f1_weighted", "precision", "recall", "auc", "gb_per_s"];
 
+/// The same where less is better. Of others, such as norms and numbers of epochs, neither side is better.
+const LESS: [&str; 8] = ["loss", "mae", "rmse", "_s", "share", "bytes", "energy_j", "syncs"];
+
+/// Whether it is known which values of the figure are better.
+pub(super) fn has_direction(name: &str) -> bool {
+    let metric = metric_of(name);
+    more_is_better(name) || metric.starts_with("bytes_") || LESS.iter().any(|ending| metric.ends_with(ending))
+}
+
 /// Whether a larger value of the figure is better.
 pub(super) fn more_is_better(name: &str) -> bool {
     MORE.iter().any(|ending| metric_of(name).ends_with(ending))

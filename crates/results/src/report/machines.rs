@@ -2,10 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{
-    axes::{AVAILABLE, THREADS},
-    run::Run,
-};
+use super::run::Run;
 use crate::files::Leaves;
 
 /// Environment keys that must be equal for times to be comparable.
@@ -26,14 +23,12 @@ const DECIDES_GPU_TIMES: [&str; 5] = ["model", "driver", "pcie", "power_limit_w"
 #[derive(PartialEq, Eq, Hash)]
 pub(super) struct Machine<'a> {
     facts: BTreeMap<&'a str, &'a str>,
-    is_on_cpu: bool,
 }
 
 impl<'a> Machine<'a> {
     pub(super) fn from_run(run: &'a Run) -> Self {
-        let is_fact = |key: &str| is_decisive(key) || [THREADS, AVAILABLE].contains(&key);
-        let facts = run.environment.iter().flat_map(Leaves::iter).filter(|(key, _)| is_fact(key));
-        Self { facts: facts.collect(), is_on_cpu: run.figure("devices_used") == Some("cpu") }
+        let facts = run.environment.iter().flat_map(Leaves::iter).filter(|(key, _)| is_decisive(key));
+        Self { facts: facts.collect() }
     }
 
     /// Whether the two machines differ in no known fact.
@@ -41,9 +36,7 @@ impl<'a> Machine<'a> {
         let differs = |key: &str| {
             self.facts.get(key).zip(other.facts.get(key)).is_some_and(|(value, other)| value != other)
         };
-        let are_on_cpu = self.is_on_cpu && other.is_on_cpu;
-        !(self.facts.keys().any(|key| is_decisive(key) && differs(key))
-            || (are_on_cpu && differs(THREADS) && differs(AVAILABLE)))
+        !self.facts.keys().any(|key| differs(key))
     }
 }
 

@@ -10,7 +10,7 @@ use super::{
     grouping::grouped,
     lab::Findings,
     order::Question,
-    run::{PLANNED, RUNNING, Run},
+    run::{PLANNED, RUNNING, Run, SAME_AS},
     sweep,
     text::status_in_words,
     times::{Repeats, noise, policies, verdict},
@@ -64,8 +64,8 @@ pub fn sweep_end(folder: &Path, time: Option<&str>, width: u16) -> Result<String
         text += &verdict;
     }
     let is_explained = |run: &&Run| !run.reason.is_empty() && run.status != FINISHED;
-    let reasons =
-        grouped(runs.iter().filter(is_explained).map(|run| ((status_in_words(run), &run.reason), run.trial)));
+    let explained = runs.iter().filter(is_explained);
+    let reasons = grouped(explained.map(|run| ((status_in_words(run), reason(run)), run.trial)));
     for ((status, reason), trials) in reasons.iter().take(MOST_REASONS) {
         let trials = units::numbered("trial", &trials.iter().filter_map(|trial| *trial).collect::<Vec<_>>());
         let _ = writeln!(text, "  {trials} {status}: {}", escape_line(reason)); // cannot fail
@@ -144,4 +144,12 @@ fn headline(folder: &Path, runs: &[Run]) -> String {
     let counts: String =
         counts.map(|(status, runs)| format!(", {} {status}", units::count(runs.len() as u64))).collect();
     format!("{name}: {}{counts}", units::counted(runs.len() as u64, "trial"))
+}
+
+/// Why a trial did not finish. Which devices one that repeats another lacks was said before the first one began.
+fn reason(run: &Run) -> &str {
+    match run.reason.split_once(": ") {
+        Some((head, _)) if run.status == SAME_AS => head,
+        _ => &run.reason,
+    }
 }

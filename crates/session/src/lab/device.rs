@@ -130,6 +130,11 @@ impl Device {
         self.backend.run(op)
     }
 
+    /// See [`Backend::prepare`].
+    pub fn prepare(&mut self, op: &Op) -> Result<Option<usize>, DeviceError> {
+        self.backend.prepare(op)
+    }
+
     /// Waits until the device has finished all work, and counts the wait; does nothing on the CPU.
     pub fn synchronize(&mut self, purpose: Purpose) -> Result<(), DeviceError> {
         let begun = Instant::now();

@@ -14,7 +14,7 @@ use crate::{
     plan::lab::product,
     spec::{
         Policy,
-        lab::{Matmul, Norm, Order},
+        lab::{FEWEST_PRODUCTS, Matmul, Norm, Order},
     },
     train::StopFlag,
 };
@@ -45,6 +45,7 @@ impl Bench<'_> {
                     policy,
                     kept,
                     shape,
+                    threads: None,
                     stop,
                     emit,
                     counter,
@@ -111,6 +112,8 @@ struct Job<'a> {
     /// Number of norms that the device keeps before they are copied.
     kept: usize,
     shape: [usize; 3],
+    /// Threads of the host that share a product.
+    threads: Option<usize>,
     stop: &'a StopFlag,
     emit: Emit<'a>,
     counter: &'a Counter<'a>,
@@ -127,8 +130,8 @@ struct End {
 }
 
 impl Job<'_> {
-    /// Fills the factors on the device and multiplies once, so that the extra cost of the first product is
-    /// not measured.
+    /// Fills the factors on the device and multiplies, so that the extra cost of the first product is not
+    /// measured and the number of threads is known.
     fn ready(&mut self, seed: u64, index: u64) -> Result<Laps, LabError> {
         for (block, (len, value)) in
             self.lens.into_iter().zip([f32::NAN, f32::NAN, f32::NAN, 0.0, 0.0]).enumerate()
@@ -142,7 +145,7 @@ impl Job<'_> {
             let values: Vec<f32> = streams.flat_map(|stream| uniform(seed, stream, len)).collect();
             self.device.write(Purpose::Tensor, BufferId(factor), &values)?;
         }
-        self.device.run(&self.product(0))?;
+        self.threads = self.device.prepare(&self.product(0))?;
         let laps = Laps::new(self.count, self.device)?;
         self.device.synchronize(Purpose::Tensor)?;
         Ok(laps)
@@ -189,6 +192,7 @@ impl Job<'_> {
             norm_sum: logs.then_some(log.sum),
             spread,
             in_a_row: laps.stride(),
+            threads: self.threads,
         };
         End { row: (done > 0).then_some(row), halt: ended.err() }
     }
@@ -200,7 +204,7 @@ impl Job<'_> {
         let begun = Instant::now();
         let is_over = || self.matmul.max_time.is_some_and(|most| begun.elapsed() >= most);
         laps.start(self.device)?;
-        while *done < self.count && (*done == 0 || !is_over()) {
+        while *done < self.count && (*done < FEWEST_PRODUCTS || !is_over()) {
             go_on(self.stop)?;
             self.device.run(&self.product(*done))?;
             *done += 1;

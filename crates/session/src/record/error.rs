@@ -72,6 +72,11 @@ impl RecordError {
         if matches!(self, Self::Lock { .. }) {
             return Some("choose a folder whose file system has locks with `--runs-dir DIR`");
         }
+        if let Self::MakeFolder { source, .. } | Self::Write { source, .. } | Self::Read { source, .. } = self
+            && matches!(source.raw_os_error(), Some(libc::EMFILE | libc::ENFILE))
+        {
+            return Some("a process may open more files after `ulimit -n 4096`; `--jobs 1` needs the fewest");
+        }
         let (Self::MakeFolder { path, source } | Self::Write { path, source }) = self else { return None };
         if path == Path::new(STANDARD_OUTPUT) {
             return None;
@@ -115,6 +120,8 @@ mod tests {
         assert_eq!(is_of_all, [true, false, true]);
         // The user chose where standard output goes, so there is no hint.
         assert_eq!(full(STANDARD_OUTPUT).hint(), None);
+        let error = RecordError::read(Path::new("a/b"), io::Error::from_raw_os_error(libc::EMFILE));
+        assert!(error.hint().unwrap().contains("`ulimit -n 4096`"));
         let error = RecordError::make_folder(Path::new("/proc/x"), io::Error::from_raw_os_error(13));
         assert_eq!(error.to_string(), "cannot make the folder `/proc/x`: permission denied");
         assert_eq!(

@@ -93,11 +93,12 @@ impl MetricColumns {
         targets.iter().map(move |target| metric.of_target(target))
     }
 
-    /// Length in bytes of the header and the first `rows` rows of an existing file.
+    /// Length in bytes of the header and the first `rows` rows of an existing file. `steps` are those that it has a row of, if it has
+    /// one of each step.
     ///
     /// # Errors
-    /// The file cannot be read, has fewer rows, or has other columns.
-    pub fn length_of(&self, path: &Path, rows: u64) -> Result<u64, RecordError> {
+    /// The file cannot be read, has fewer or other rows, or has other columns.
+    pub fn length_of(&self, path: &Path, rows: u64, steps: Option<u64>) -> Result<u64, RecordError> {
         let unreadable = |e| RecordError::read(path, e);
         let mut file = BufReader::new(open_regular(path).map_err(unreadable)?.0);
         let mut line = Vec::new();
@@ -109,12 +110,19 @@ impl MetricColumns {
             ));
         }
         let mut length = line.len() as u64;
+        let (mut trained, mut last) = (0, None);
         for _ in 0..rows {
             line.clear();
             length += file.read_until(b'\n', &mut line).map_err(unreadable)? as u64;
             if line.last() != Some(&b'\n') {
                 return Err(RecordError::unusable(path, "it has fewer rows than the checkpoint counted"));
             }
+            let mut cells = line.split(|&byte| byte == b',');
+            last = cells.next().and_then(|cell| str::from_utf8(cell).ok()?.parse().ok());
+            trained += u64::from(cells.nth(1) == Some(b"train"));
+        }
+        if steps.is_some_and(|steps| rows > 0 && (trained, last) != (steps, Some(steps))) {
+            return Err(RecordError::unusable(path, "its rows are not those that the checkpoint counted"));
         }
         Ok(length)
     }
@@ -150,7 +158,7 @@ impl MetricsCsv {
     /// # Errors
     /// The file cannot be read or written, has fewer rows, or has other columns.
     pub fn resume(path: &Path, columns: MetricColumns, rows: u64) -> Result<Self, RecordError> {
-        let file = RowFile::open_at(path, columns.length_of(path, rows)?)?;
+        let file = RowFile::open_at(path, columns.length_of(path, rows, None)?)?;
         Ok(Self { file, columns, shared: Lines::new() })
     }
 
@@ -238,7 +246,7 @@ impl Sink for MetricsCsv {
     }
 
     fn recorded(&self) -> Option<Recorded> {
-        let last = self.file.last_line().unwrap_or_default();
+        let last = self.file.last_line()?;
         let mut cells = last.split(',').map(|cell| cell.parse().unwrap_or(0));
         let [step, epoch] = [cells.next(), cells.next()].map(Option::unwrap_or_default);
         let mut validation = last_validation(self.file.path()).unwrap_or_default();

@@ -113,7 +113,7 @@ impl RowFile {
             return Ok(());
         }
         let mut lines = std::mem::take(&mut self.lines);
-        let written = self.append(lines.bytes()).and_then(|()| self.check_exists());
+        let written = self.append(lines.bytes()).and_then(|()| self.check_unchanged());
         lines.clear();
         self.lines = lines;
         written
@@ -135,14 +135,19 @@ impl RowFile {
         Ok(())
     }
 
-    /// The system accepts writes to a file that was removed.
-    fn check_exists(&self) -> Result<(), RecordError> {
-        match self.file.metadata() {
-            Ok(metadata) if metadata.nlink() == 0 => {
-                Err(RecordError::write(&self.path, io::Error::from_raw_os_error(libc::ENOENT)))
+    /// The system accepts writes to a file that was removed, and after lines that something else has cut.
+    fn check_unchanged(&self) -> Result<(), RecordError> {
+        let error = match self.file.metadata() {
+            Ok(metadata) if metadata.nlink() == 0 && self.path.exists() => {
+                io::Error::other("it was replaced by another file meanwhile")
             }
-            _ => Ok(()),
-        }
+            Ok(metadata) if metadata.nlink() == 0 => io::Error::from_raw_os_error(libc::ENOENT),
+            Ok(metadata) if metadata.is_file() && metadata.len() != self.length => {
+                io::Error::other("its length is not what was written: something else writes to it")
+            }
+            _ => return Ok(()),
+        };
+        Err(RecordError::write(&self.path, error))
     }
 
     /// The last line in the file.
@@ -212,5 +217,27 @@ mod tests {
         rows.file.write_all(wide.as_bytes()).unwrap();
         rows.length += wide.len() as u64;
         assert_eq!(rows.last_line(), Some(wide));
+    }
+
+    #[test]
+    fn a_file_that_something_else_writes_is_told() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("rows.csv");
+        let mut rows = RowFile::create(&path, b"a\n").unwrap();
+        let mut told = |change: &dyn Fn()| {
+            change();
+            rows.lines.u64(1);
+            rows.end_line().unwrap();
+            rows.flush().unwrap_err().to_string()
+        };
+        let of = |what: &str| format!("cannot write `{}`: {what}", path.display());
+        let cut = told(&|| OpenOptions::new().write(true).open(&path).unwrap().set_len(1).unwrap());
+        assert_eq!(cut, of("its length is not what was written: something else writes to it"));
+        let replaced = told(&|| {
+            std::fs::write(folder.path().join("other"), "").unwrap();
+            std::fs::rename(folder.path().join("other"), &path).unwrap();
+        });
+        assert_eq!(replaced, of("it was replaced by another file meanwhile"));
+        assert_eq!(told(&|| std::fs::remove_file(&path).unwrap()), of("no such file or directory"));
     }
 }

@@ -2,14 +2,15 @@
 
 use crate::{
     plan::Trial,
-    spec::{Curve, Interval, Rule},
+    spec::{Cosine, Curve, Interval, Rule},
     units::{self, count, counted},
 };
 
 /// One sentence per remark.
 pub(super) fn of_schedule(trial: &Trial) -> Vec<String> {
-    let all = [lr(trial), chain(trial), curve_epochs(trial), interval(trial), plateau(trial)];
-    all.into_iter().flatten().chain(milestones(trial)).collect()
+    let all =
+        [lr(trial), momentum(trial), chain(trial), curve_epochs(trial), interval(trial), plateau(trial)];
+    all.into_iter().flatten().chain(cosine(trial)).chain(milestones(trial)).collect()
 }
 
 /// A learning rate that no step takes.
@@ -22,6 +23,42 @@ fn lr(trial: &Trial) -> Option<String> {
             "`optimizer.{key}.lr` is {lr}, and has no effect: the rates are those of `schedule.one_cycle`, whose `max_lr` is {most}"
         )
     })
+}
+
+/// A momentum that no step takes. That of Adam is its `beta1`, whose default hardly says what its user wants.
+fn momentum(trial: &Trial) -> Option<String> {
+    let Rule::One(Curve::OneCycle(cycle)) = &trial.spec.schedule.rule else { return None };
+    let (key, own) = (trial.spec.optimizer.name(), trial.spec.optimizer.momentum());
+    (cycle.cycle_momentum && !key.starts_with("adam")).then(|| {
+        let [own, least, most] = [own, cycle.base_momentum, cycle.max_momentum].map(units::exact);
+        format!(
+            "`optimizer.{key}.momentum` is {own}, and has no effect: `schedule.one_cycle` moves it between {most} and {least}; with \
+             `cycle_momentum = false` it stays"
+        )
+    })
+}
+
+/// A cosine that is over before the run or its stage is: PyTorch's formula lets the rate rise again.
+fn cosine(trial: &Trial) -> Option<String> {
+    let (counts, thing) = counts(trial);
+    let told = |curve: &Curve, key: &str, counts: u64| {
+        let Curve::Cosine(Cosine { t_max: Some(t_max), .. }) = curve else { return None };
+        (*t_max < counts).then(|| {
+            let [over, counts] = [*t_max, counts].map(|n| counted(n, thing));
+            format!(
+                "the cosine of `{key}` is at its end after {over} of {counts}, and rises again from there"
+            )
+        })
+    };
+    match &trial.spec.schedule.rule {
+        Rule::One(curve) => told(curve, "schedule.cosine", counts),
+        Rule::Chain { chain } => {
+            let (last, before) = chain.split_last()?;
+            let left = before.iter().try_fold(counts, |left, stage| left.checked_sub(stage.steps?))?;
+            told(&last.curve, &format!("schedule.chain.{}.cosine", before.len()), left)
+        }
+        Rule::Constant => None,
+    }
 }
 
 /// A plateau that never reduces the rate: the first validation always counts as an improvement, and after the last one the run ends.

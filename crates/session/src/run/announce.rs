@@ -70,7 +70,7 @@ pub fn begin(
     let info = |text: String| Event::Notice(Level::Info, text);
     let warning = |text: String| Event::Notice(Level::Warning, text);
     let mut events = vec![Event::Started(Box::new(header))];
-    events.extend(trial.devices.note.clone().map(warning));
+    events.extend(trial.devices.lack.iter().map(|lack| warning(lack.to_string())));
     events.push(info(format!("engine {}", record::engine(trial))));
     if !trial.engine.is_gpu() {
         let unit = bf16_unit(trial).unwrap_or(Kernel::detect().name());

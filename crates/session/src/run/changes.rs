@@ -32,6 +32,11 @@ pub fn refused_changes(old: &Spec, new: &Spec) -> Option<String> {
     in_words(old, new, |key| !may_change(key), "would be")
 }
 
+/// A hash of the keys with whose changes a run cannot go on.
+pub(super) fn kept_hash(spec: &Spec) -> String {
+    spec.hash8_of(|key| !may_change(key))
+}
+
 /// The changes with which a run does not go on unless its user names it; `None` where there are none. A run with another
 /// `description`, or longer than asked for, may be another job's.
 pub(super) fn refused_unasked(old: &Spec, new: &Spec) -> Option<String> {

@@ -69,7 +69,8 @@ impl Planned for LabTrial {
     }
 
     fn remarks(&self, _: &[String]) -> Vec<String> {
-        self.notes.iter().filter(|note| Some(*note) != self.devices.note.as_ref()).cloned().collect()
+        let lack = self.devices.lack.as_ref().map(ToString::to_string);
+        self.notes.iter().filter(|note| Some(*note) != lack.as_ref()).cloned().collect()
     }
 
     fn open(&self, (): &mut ()) -> Result<(), ExecuteError> {

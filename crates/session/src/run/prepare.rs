@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use super::{planned::Planned, warnings::Warnings};
 use crate::{
-    plan::{Machine, PlanError, ResolvedDevices},
+    plan::{Lack, Machine, PlanError, ResolvedDevices},
     spec::{Experiment, Problem},
     units,
 };
@@ -123,12 +123,10 @@ pub fn warnings<P: Planned>(
     elsewhere: &str,
 ) -> Warnings {
     let folds_missing = missing_folds(prepared);
+    let lacks: BTreeSet<&Lack> = prepared.iter().filter_map(|own| devices_of(own)?.lack.as_ref()).collect();
     let trials = prepared.iter().zip(&experiment.trials).filter_map(|(own, trial)| {
-        let (devices, runs) = match own {
-            Prepared::Run(planned) => (planned.devices(), own),
-            Prepared::SameAs(earlier, devices) => (&**devices, prepared.get(*earlier)?),
-            Prepared::Missing(_) => return None,
-        };
+        let devices = devices_of(own)?;
+        let runs = if let Prepared::SameAs(earlier, _) = own { prepared.get(*earlier)? } else { own };
         let Prepared::Run(planned) = runs else { return None };
         let folds = planned.fold().and_then(|[folds, _]| folds_missing.get(&folds).cloned());
         let no_rung = experiment.stop.zip(planned.epochs()).and_then(|(halving, epochs)| {
@@ -137,9 +135,21 @@ pub fn warnings<P: Planned>(
                 format!("no trial stops early: `sweep.stop` judges first after {first}, and there are {all}");
             halving.rungs(epochs).next().is_none().then_some(text)
         });
-        let all =
-            devices.note.iter().cloned().chain(planned.remarks(&experiment.axes)).chain(folds).chain(no_rung);
-        Some((trial.index, all.filter(|text| !elsewhere.contains(text)).collect()))
+        let lack = devices.lack.iter().filter(|lack| !elsewhere.contains(&lack.to_string()));
+        let lack = lack.map(|lack| lack.joined(&lacks).to_string());
+        let remarks = planned.remarks(&experiment.axes).into_iter();
+        let others = remarks.chain(folds).chain(no_rung).filter(|text| !elsewhere.contains(text));
+        Some((trial.index, lack.chain(others).collect()))
     });
-    Warnings::new(experiment.is_sweep(), trials)
+    let own = lacks.iter().map(|lack| lack.to_string()).collect();
+    Warnings::new(experiment.is_sweep(), trials, own)
+}
+
+/// The devices of a trial that runs or repeats one that runs.
+fn devices_of<P: Planned>(prepared: &Prepared<P>) -> Option<&ResolvedDevices> {
+    match prepared {
+        Prepared::Run(planned) => Some(planned.devices()),
+        Prepared::SameAs(_, devices) => Some(devices),
+        Prepared::Missing(_) => None,
+    }
 }

@@ -1,10 +1,11 @@
 //! Where a training resumes: the newest checkpoint of its folder, if it fits the plan.
 
-use super::ExecuteError;
+use super::{ExecuteError, changes::kept_hash};
 use crate::{
     event::SavedState,
     plan::Trial,
     record::{self, MetricColumns, RunDir, RunLock},
+    spec::Policy,
     train::EarlyStopper,
     units,
 };
@@ -39,8 +40,12 @@ impl Resumed {
             };
             ExecuteError::Resume { message: format!("`{path}` has no checkpoint to go on from{when}"), hint }
         })?;
-        let record::Found { state, metrics_rows, data_digest: saved, name, damaged } = found;
+        let record::Found { state, metrics_rows, kept_hash: kept, data_digest: saved, name, damaged } = found;
         let refuse = |message: String, hint| Err(ExecuteError::Resume { message, hint });
+        if kept != kept_hash(&trial.spec) {
+            let hint = "bring `spec.toml` back as it was, or run the spec anew";
+            return refuse(format!("`{path}` was trained with other values than its `spec.toml` has"), hint);
+        }
         if saved != data_digest {
             let hint = "bring the data back that it was trained on, or begin anew";
             return refuse(format!("the data are not those that `{path}` was trained on"), hint);
@@ -75,7 +80,9 @@ impl Resumed {
             return refuse(format!("`{path}` has finished by {why}"), hint);
         }
         // Check this before anything in the folder is changed.
-        MetricColumns::from_trial(trial).length_of(&folder.file("metrics.csv"), metrics_rows)?;
+        let is_every_step = matches!(trial.spec.logging.policy, Policy::Immediate | Policy::Buffered);
+        let steps = is_every_step.then_some(state.facts.step);
+        MetricColumns::from_trial(trial).length_of(&folder.file("metrics.csv"), metrics_rows, steps)?;
         Ok(Self { state, name, damaged, lock: Some(lock), metrics_rows })
     }
 

@@ -26,7 +26,7 @@ use super::{
 use crate::{
     event::Status,
     host::lock,
-    plan::Machine,
+    plan::{Lack, Machine},
     record::{Claims, RecordError, RunDir, SweepLine, TrialEnd, TrialOfSweep, Verbosity},
     spec::{Monitor, Problem, TrialSpec},
     units,
@@ -285,9 +285,11 @@ impl<P: Planned> Sweep<'_, '_, P> {
             let ended = self.with(|progress| progress.ends[*earlier]);
             let folder = || folders.get(earlier).map(RunDir::name).unwrap_or_default();
             let end = match ended {
-                Some(Ending::Ran(_)) => {
-                    TrialEnd::SameAs { trial: *earlier, folder: folder(), note: devices.note.clone() }
-                }
+                Some(Ending::Ran(_)) => TrialEnd::SameAs {
+                    trial: *earlier,
+                    folder: folder(),
+                    note: devices.lack.as_ref().map(Lack::to_string),
+                },
                 Some(Ending::Planned) => TrialEnd::Planned,
                 _ => skipped(&format!("trial {earlier}, which it would repeat, was not run")),
             };

@@ -8,7 +8,7 @@ use std::{
 use super::{
     Datasets, ExecuteError, Planned, RunFacts,
     announce::{begin, compare_with_truth, report_devices, timed_by},
-    changes::{allowed_changes, changes_in_words, not_the_trials, refused_unasked},
+    changes::{allowed_changes, changes_in_words, kept_hash, not_the_trials, refused_unasked},
     confusion::{class_names, save_confusion},
     device_group::{bf16_unit, device_group, slow_devices},
     engine_trials::{useful_threads, warm_up},
@@ -298,6 +298,7 @@ impl Planned for Trial {
                 trial: self,
                 identity: CheckpointIdentity {
                     spec_hash,
+                    kept_hash: kept_hash(&self.spec),
                     data_digest: ready.dataset.digest.clone(),
                     preprocessing: ready.dataset.stored_preprocessing(),
                 },

@@ -10,11 +10,13 @@ pub struct Warnings {
     found: Vec<(String, Vec<usize>)>,
     /// In a sweep, the number of trials that run.
     of_sweep: Option<usize>,
+    /// What the trials say themselves of what is joined here.
+    own: Vec<String>,
 }
 
 impl Warnings {
-    /// Collects the warnings of each trial that runs, by trial number.
-    pub fn new(is_sweep: bool, trials: impl Iterator<Item = (usize, Vec<String>)>) -> Self {
+    /// Collects the warnings of each trial that runs, by trial number; `own` are those that trials put otherwise.
+    pub fn new(is_sweep: bool, trials: impl Iterator<Item = (usize, Vec<String>)>, own: Vec<String>) -> Self {
         let mut found: Vec<(String, Vec<usize>)> = Vec::new();
         let mut places: HashMap<String, usize> = HashMap::new();
         let mut count = 0;
@@ -31,7 +33,7 @@ impl Warnings {
                 }
             }
         }
-        Self { found, of_sweep: is_sweep.then_some(count) }
+        Self { found, of_sweep: is_sweep.then_some(count), own }
     }
 
     /// Prints them to standard error.
@@ -39,8 +41,9 @@ impl Warnings {
         self.lines().iter().for_each(|line| print_stderr(&format!("{line}\n")));
     }
 
+    /// All that need not be said again.
     pub fn texts(&self) -> impl Iterator<Item = &str> {
-        self.found.iter().map(|(text, _)| text.as_str())
+        self.found.iter().map(|(text, _)| text).chain(&self.own).map(String::as_str)
     }
 
     fn lines(&self) -> Vec<String> {

@@ -14,6 +14,26 @@ const UNITS: [(&str, u64); 7] = [
     ("B", 1),
 ];
 
+/// What a text that [`parse`] does not take may stand for, as it would take it: in other letters, with other spaces,
+/// without a unit. `K` may be 1000 or 1024.
+pub(super) fn meant(text: &str) -> Vec<String> {
+    let text: String = text.chars().filter(|c| !c.is_whitespace() && *c != '_').collect();
+    let at = text.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(text.len());
+    let (number, unit) = text.split_at(at);
+    let units: &[&str] = match unit.to_ascii_lowercase().as_str() {
+        "" | "b" | "byte" | "bytes" => &["B"],
+        "k" | "kb" => &["kB", "KiB"],
+        "m" | "mb" => &["MB", "MiB"],
+        "g" | "gb" => &["GB", "GiB"],
+        "kib" => &["KiB"],
+        "mib" => &["MiB"],
+        "gib" => &["GiB"],
+        _ => &[],
+    };
+    let all = units.iter().map(|unit| format!("{number}{unit}"));
+    all.filter(|spelling| parse(spelling).is_some()).collect()
+}
+
 /// A size in bytes; `None` if the text is not one, or not a whole number of bytes.
 pub(super) fn parse(text: &str) -> Option<u64> {
     let (unit, number) = UNITS.iter().find_map(|(name, unit)| Some((*unit, text.strip_suffix(name)?)))?;
@@ -47,5 +67,23 @@ mod tests {
             assert_eq!(parse(bad), None, "{bad}");
         }
         assert_eq!([4096, 3 << 19, 1000, 2 << 30].map(write), ["4KiB", "1536KiB", "1000B", "2GiB"]);
+    }
+
+    #[test]
+    fn other_spellings_of_a_size_are_known() {
+        for (text, expected) in [
+            ("4KB", "4kB 4KiB"),
+            ("4K", "4kB 4KiB"),
+            ("4 kib", "4KiB"),
+            ("1_000", "1000B"),
+            ("1.5m", "1.5MB 1.5MiB"),
+            ("64 bytes", "64B"),
+            ("0.3K", "0.3kB"),
+        ] {
+            assert_eq!(meant(text).join(" "), expected, "{text}");
+        }
+        for bad in ["", "KB", "four", "4TiB", "-4KB", "1e3"] {
+            assert!(meant(bad).is_empty(), "{bad}");
+        }
     }
 }

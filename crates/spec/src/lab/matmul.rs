@@ -14,6 +14,9 @@ use crate::{
 /// Maximum number of shapes in one spec.
 const MOST_SHAPES: usize = 1000;
 
+/// So many products of a shape are done, whatever the time: a median of fewer says little.
+pub const FEWEST_PRODUCTS: u64 = 3;
+
 table! {
     /// The table `[matmul]`.
     pub struct Matmul {
@@ -24,7 +27,7 @@ table! {
         pub matrices: u64 = 1 => |v| v.integer(1..=1000),
         /// Products per shape and device.
         pub count: u64 = 1000 => |v| v.integer(1..=1_000_000_000),
-        /// Time after which a device begins no further product of a shape, such as `"1s"`.
+        /// Time after which a device begins no further product of a shape, such as `"1s"`; the first three are always done.
         pub max_time: Option<Duration> [serialize_with = "seconds"] = None => some(read_time),
         /// What is computed of each product.
         pub norm: Norm = Norm::Frobenius,

@@ -12,7 +12,7 @@ mod transfer;
 
 pub use devices::LabDevices;
 pub use dtype::{DType, Scalar};
-pub use matmul::{LabLogging, Matmul, Norm, Operands, Order};
+pub use matmul::{FEWEST_PRODUCTS, LabLogging, Matmul, Norm, Operands, Order};
 pub use numbers::Numbers;
 pub use steps::{Expect, FileName, Load, Net, Save, Saved, Start, Step, StepOp};
 pub use tensors::Tensors;

@@ -59,6 +59,8 @@ impl Tensors {
         let mut known: BTreeSet<String> = BTreeSet::new();
         let mut nets: BTreeSet<String> = BTreeSet::new();
         let mut files: BTreeSet<&str> = BTreeSet::new();
+        // Names of steps that declare an error, so that they make no tensor.
+        let mut declared: BTreeSet<&str> = BTreeSet::new();
         for (i, step) in self.step.iter().enumerate() {
             let at = |key: &str| format!("tensors.step.{i}.{key}");
             for (key, name) in step.op.operands() {
@@ -66,15 +68,8 @@ impl Tensors {
                 let there = if is_net { &nets } else { &known };
                 if !there.contains(name) {
                     let what = if is_net { "net" } else { "tensor" };
-                    let hint = match suggest::nearest(name, there.iter().map(String::as_str)) {
-                        Some(near) => format!("did you mean `{near}`?"),
-                        None if there.is_empty() => format!("no {what} was made before this step"),
-                        None => {
-                            let names = suggest::listing(there.iter().map(String::as_str), "and");
-                            format!("made before this step: {names}")
-                        }
-                    };
-                    t.report(&at(&key), format!("there is no {what} `{name}` yet"), &hint);
+                    let [message, hint] = unknown(what, name, there, declared.contains(name));
+                    t.report(&at(&key), message, &hint);
                 }
             }
             if let StepOp::Save(save) = &step.op
@@ -83,8 +78,12 @@ impl Tensors {
                 let message = format!("`{}` is saved twice", save.file);
                 t.report(&at("save.file"), message, "give each its own name: nothing is overwritten");
             }
+            let Some(name) = &step.name else { continue };
             // A step that is expected to fail defines no name.
-            let Some(name) = step.name.as_ref().filter(|_| step.expect.is_none()) else { continue };
+            if step.expect.is_some() {
+                declared.insert(name);
+                continue;
+            }
             if !known.insert(name.clone()) {
                 let message = format!("`{name}` is the name of an earlier step's tensor");
                 t.report(&at("name"), message, "give each tensor its own name");
@@ -95,6 +94,24 @@ impl Tensors {
             }
         }
     }
+}
+
+/// The message about a tensor or net that no earlier step made, and the way out.
+fn unknown(what: &str, name: &str, there: &BTreeSet<String>, is_declared: bool) -> [String; 2] {
+    if is_declared {
+        let message = format!(
+            "there is no {what} `{name}`: its step declares by `expect` that it fails, so it makes none"
+        );
+        let hint = "remove `expect` there if that step is to succeed, or use another tensor here";
+        return [message, hint.to_owned()];
+    }
+    let names = || there.iter().map(String::as_str);
+    let hint = match suggest::nearest(name, names()) {
+        Some(near) => format!("did you mean `{near}`?"),
+        None if there.is_empty() => format!("no {what} was made before this step"),
+        None => format!("made before this step: {}", suggest::listing(names(), "and")),
+    };
+    [format!("there is no {what} `{name}` yet"), hint]
 }
 
 impl super::steps::Net {

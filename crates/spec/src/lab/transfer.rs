@@ -69,8 +69,9 @@ fn read_size(v: Item<'_>) -> u64 {
     let number =
         serde_json::json!({ "type": "integer", "minimum": 4, "maximum": MOST_BYTES, "multipleOf": 4 });
     let schema = serde_json::json!({ "anyOf": [text, number] });
-    let hint =
-        format!("f32 has 4 bytes, so a size is a multiple of 4, from 4B to {}", bytes::write(MOST_BYTES));
+    let hint = v.text().and_then(spelling).unwrap_or_else(|| {
+        format!("f32 has 4 bytes, so a size is a multiple of 4, from 4B to {}", bytes::write(MOST_BYTES))
+    });
     let expected = format!("a size up to {}, such as `4KiB`", bytes::write(MOST_BYTES));
     v.custom_hinted(&expected, schema, 4, Some(hint), |v| {
         let size = match v {
@@ -78,6 +79,33 @@ fn read_size(v: Item<'_>) -> u64 {
             Value::Integer(number) => u64::try_from(*number).ok(),
             _ => None,
         };
-        size.filter(|size| size.is_multiple_of(4) && (4..=MOST_BYTES).contains(size))
+        size.filter(|size| is_size(*size))
     })
+}
+
+fn is_size(bytes: u64) -> bool {
+    bytes.is_multiple_of(4) && (4..=MOST_BYTES).contains(&bytes)
+}
+
+/// How to write a text that is no size; `None` if it is one, of a number of bytes that cannot be.
+fn spelling(text: &str) -> Option<String> {
+    if bytes::parse(text).is_some() {
+        return None;
+    }
+    let meant: Vec<(String, u64)> = bytes::meant(text)
+        .into_iter()
+        .filter_map(|text| bytes::parse(&text).map(|bytes| (text, bytes)))
+        .collect();
+    let possible: Vec<_> = meant.iter().filter(|(_, bytes)| is_size(*bytes)).collect();
+    match &possible[..] {
+        [] if meant.is_empty() => Some("units are `B`, `kB`, `MB`, `GB`, `KiB`, `MiB` and `GiB`".to_owned()),
+        [] => None,
+        [(one, _)] => Some(format!("write `{one}`")),
+        several => {
+            let each = several
+                .iter()
+                .map(|(text, bytes)| format!("`{text}` for {} bytes", runner_base::units::count(*bytes)));
+            Some(format!("write {}", each.collect::<Vec<_>>().join(" or ")))
+        }
+    }
 }

@@ -10,7 +10,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::block::Block;
+use super::{block::Block, product_threads::ProductThreads};
 use crate::{
     device::{
         DeviceError, HostMemory, Moved,
@@ -25,10 +25,6 @@ use crate::{
     vector::matmul::Kernel,
 };
 
-/// Below this number of multiplications one thread computes a product: starting another thread takes about 30
-/// µs.
-const SHARED_PRODUCT: usize = 1 << 24;
-
 /// A device in the host's memory.
 pub struct HostBackend {
     name: String,
@@ -36,6 +32,7 @@ pub struct HostBackend {
     blocks: HashMap<BufferId, Block>,
     /// One per thread.
     workers: Vec<Worker>,
+    threads: ProductThreads,
     kernel: Kernel,
     no_data: BoundData,
     marks: Vec<Instant>,
@@ -55,7 +52,41 @@ impl HostBackend {
     fn new(name: String, is_host: bool, threads: usize) -> Self {
         let workers = (0..threads.max(1)).map(|_| Worker::default()).collect();
         let (blocks, no_data, marks) = (HashMap::new(), BoundData::default(), Vec::new());
-        Self { name, is_host, blocks, workers, kernel: Kernel::detect(), no_data, marks }
+        let (threads, kernel) = (ProductThreads::default(), Kernel::detect());
+        Self { name, is_host, blocks, workers, threads, kernel, no_data, marks }
+    }
+
+    /// Runs an op; if it is a product, this many threads share its rows.
+    fn run_on(&mut self, op: &Op, threads: usize) -> Result<(), DeviceError> {
+        let out = op.access().writes[0];
+        let Some(block) = self.blocks.get_mut(&out.buffer) else { return Err(unknown(&self.name)) };
+        let (mut block, mut workers) = (mem::take(block), mem::take(&mut self.workers));
+        let m = op.product().map_or(1, |[m, ..]| m);
+        let done = match block.get_mut(out.offset..out.end()) {
+            None => Err(misfit(&self.name, "an op that reaches beyond its result")),
+            Some(to) if threads <= 1 => self.part(op, to, &mut workers[0]),
+            Some(to) => std::thread::scope(|scope| {
+                let (rows, width) = (m.div_ceil(threads), to.len() / m);
+                let parts = to.chunks_mut(rows * width).zip(&mut workers).enumerate();
+                let started: Vec<_> = parts
+                    .map(|(i, (to, worker))| {
+                        let part = rows_of(op, &(i * rows..i * rows + to.len() / width));
+                        let this = &*self;
+                        scope.spawn(move || this.part(part.as_ref().unwrap_or(op), to, worker))
+                    })
+                    .collect();
+                let lost = |_| Err(misfit(&self.name, "a product that its thread did not finish"));
+                started.into_iter().try_for_each(|thread| thread.join().unwrap_or_else(lost))
+            }),
+        };
+        self.workers = workers;
+        self.blocks.insert(out.buffer, block);
+        done
+    }
+
+    /// How many threads can share a product.
+    fn most_threads(&self, [m, ..]: [usize; 3]) -> usize {
+        self.workers.len().min(m).max(1)
     }
 
     /// A copy between this device and the host. It has to wait for the device, but here all work is complete
@@ -254,33 +285,20 @@ impl Backend for HostBackend {
     }
 
     fn run(&mut self, op: &Op) -> Result<(), DeviceError> {
-        let out = op.access().writes[0];
-        let Some(block) = self.blocks.get_mut(&out.buffer) else { return Err(unknown(&self.name)) };
-        let (mut block, mut workers) = (mem::take(block), mem::take(&mut self.workers));
-        let (m, threads) = match op.product() {
-            Some([m, k, n]) if m * k * n >= SHARED_PRODUCT => (m, workers.len().min(m)),
-            _ => (1, 1),
-        };
-        let done = match block.get_mut(out.offset..out.end()) {
-            None => Err(misfit(&self.name, "an op that reaches beyond its result")),
-            Some(to) if threads <= 1 => self.part(op, to, &mut workers[0]),
-            Some(to) => std::thread::scope(|scope| {
-                let (rows, width) = (m.div_ceil(threads), to.len() / m);
-                let parts = to.chunks_mut(rows * width).zip(&mut workers).enumerate();
-                let started: Vec<_> = parts
-                    .map(|(i, (to, worker))| {
-                        let part = rows_of(op, &(i * rows..i * rows + to.len() / width));
-                        let this = &*self;
-                        scope.spawn(move || this.part(part.as_ref().unwrap_or(op), to, worker))
-                    })
-                    .collect();
-                let lost = |_| Err(misfit(&self.name, "a product that its thread did not finish"));
-                started.into_iter().try_for_each(|thread| thread.join().unwrap_or_else(lost))
-            }),
-        };
-        self.workers = workers;
-        self.blocks.insert(out.buffer, block);
-        done
+        let threads = op.product().map(|shape| self.threads.count(shape, self.most_threads(shape)));
+        self.run_on(op, threads.unwrap_or(1))
+    }
+
+    fn prepare(&mut self, op: &Op) -> Result<Option<usize>, DeviceError> {
+        let Some(shape) = op.product() else { return self.run_on(op, 1).map(|()| Some(1)) };
+        let (most, mut threads) = (self.most_threads(shape), mem::take(&mut self.threads));
+        let chosen = threads.choose(shape, most, |threads| {
+            let begun = Instant::now();
+            self.run_on(op, threads)?;
+            Ok(begun.elapsed())
+        });
+        self.threads = threads;
+        chosen.map(Some)
     }
 
     fn synchronize(&mut self) -> Result<(), DeviceError> {

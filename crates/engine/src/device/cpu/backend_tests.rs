@@ -36,7 +36,7 @@ fn foreign_freed_and_misfit_memory_is_refused() {
 #[test]
 fn threads_share_a_large_product_and_change_no_bit() {
     let (m, k, n) = (260, 257, 258);
-    assert!(m * k * n > SHARED_PRODUCT);
+    assert!(m * k * n > crate::device::cpu::product_threads::SHARED_PRODUCT);
     let [x, weight, y] = [whole(0, m * k), whole(1, k * n), whole(2, m * n)];
     for op in [
         Linear { x, weight, bias: None, activation: None, pre: None, y, rows: m, inputs: k, outputs: n }

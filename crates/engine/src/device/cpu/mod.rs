@@ -8,6 +8,7 @@ mod block;
 mod executor;
 #[allow(unsafe_code)]
 mod pool;
+mod product_threads;
 mod rates;
 mod stage;
 #[allow(unsafe_code)]

@@ -1,6 +1,7 @@
 //! Plans an experiment of the lab before it runs: resolves devices, checks shapes, counts memory.
 
 mod net;
+mod outlook;
 mod step;
 mod tensors;
 mod transfer;
@@ -8,7 +9,7 @@ mod transfer;
 use std::collections::BTreeMap;
 
 use super::{
-    DeviceId, Machine, PlanError, ResolvedDevices,
+    DeviceId, Lack, Machine, PlanError, ResolvedDevices,
     devices::{choose_here, gpus_in_words},
 };
 use crate::{
@@ -72,7 +73,7 @@ pub fn plan(
     let mut spec = spec.clone();
     let mut devices =
         choose_here(&spec.devices.request, spec.devices.on_missing, machine).map_err(PlanError::Missing)?;
-    let mut notes: Vec<String> = devices.note.iter().cloned().collect();
+    let mut notes: Vec<String> = devices.lack.iter().map(Lack::to_string).collect();
     let (work, memory, key) = match &spec.lab {
         Lab::Matmul(matmul) => {
             let policy = spec.logging.as_ref().map_or(Policy::Off, |logging| logging.policy);
@@ -110,7 +111,7 @@ pub fn plan(
             check_named(tensors, &spec.devices.request)?;
             let planned = tensors::steps(tensors, &spec.devices, &devices, machine, find_shape)?;
             notes.extend(planned.note);
-            devices = ResolvedDevices::new(planned.requested, planned.used, devices.note, machine);
+            devices = ResolvedDevices::new(planned.requested, planned.used, devices.lack, machine);
             (Work::Tensors(planned.plan), planned.memory, planned.largest)
         }
     };

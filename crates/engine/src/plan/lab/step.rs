@@ -94,8 +94,6 @@ pub enum Outlook {
     Done,
     /// It raises the error that the step declares.
     Raises(String),
-    /// The step declares an error, but none is raised.
-    DoesNotRaise,
     /// The step declares an error that this machine cannot raise; the text says why.
     Skipped(String),
 }

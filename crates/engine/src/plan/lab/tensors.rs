@@ -15,7 +15,7 @@ use crate::{
     program::{Add, BufferId, Linear, Norm, NormKind, Op, Slice},
     spec::{
         DeviceName, OnMissing, Problem,
-        lab::{DType, Expect, FileName, LabDevices, Saved, Scalar, Step, StepOp, Tensors},
+        lab::{DType, FileName, LabDevices, Saved, Scalar, Step, StepOp, Tensors},
     },
 };
 
@@ -344,52 +344,6 @@ impl Tour<'_> {
         let message = format!("`{a}` of shape {x:?} and `{b}` of shape {y:?} cannot be {verb}: {rule}");
         self.problems.push(Problem::at_key(key, message));
         None
-    }
-
-    /// Whether all operands are on one device. If not, and the step does not declare the error, reports it.
-    fn outlook(&mut self, index: usize, step: &Step) -> Outlook {
-        let parameter;
-        let (left, right) = match &step.op {
-            StepOp::Add([a, b]) | StepOp::Matmul([a, b]) => (a, b),
-            StepOp::Net(net) => {
-                let Some(first) = net.parameter_names().next() else { return Outlook::Done };
-                parameter = first;
-                (&net.input, &parameter)
-            }
-            _ => return Outlook::Done,
-        };
-        let Some(a) = self.made.get(left) else { return Outlook::Done };
-        let of_left = (a.asked, self.values[a.value].device);
-        let of_right = match (&step.op, self.made.get(right)) {
-            (StepOp::Net(_), _) => step.device.map_or(of_left, |name| (name, self.find(name))),
-            (_, Some(b)) => (b.asked, self.values[b.value].device),
-            (_, None) => return Outlook::Done,
-        };
-        let ((a_asked, a), (b_asked, b)) = (of_left, of_right);
-        let message = format!("`{left}` is on {a} and `{right}` on {b}");
-        match (a == b, step.expect == Some(Expect::DeviceMismatch)) {
-            (true, false) => Outlook::Done,
-            (false, true) => {
-                let mut free = ["Z", "Y", "X"].into_iter().filter(|name| left != name && right != name);
-                let free = free.next().unwrap_or("Z");
-                Outlook::Raises(format!("{message}; copy one: `{free} = {left}.copy({b})`"))
-            }
-            (true, true) if a_asked != b_asked => {
-                Outlook::Skipped(format!("it takes two devices: {a_asked} and {b_asked} are both {a} here"))
-            }
-            (true, true) => Outlook::DoesNotRaise,
-            (false, false) => {
-                let mut free = ["Z", "Y", "X"].into_iter().filter(|name| !self.made.contains_key(*name));
-                let free = free.next().unwrap_or("copied");
-                let hint = format!(
-                    "copy one: `name = \"{free}\"`, `copy = \"{left}\"`, `device = \"{b_asked}\"`; or declare it: `expect = \
-                     \"device_mismatch\"`"
-                );
-                let key = format!("tensors.step.{index}.{}", step.op.name());
-                self.problems.push(Problem::at_key(key, &message).hint(hint));
-                Outlook::Raises(message)
-            }
-        }
     }
 }
 

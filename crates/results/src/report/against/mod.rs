@@ -231,13 +231,14 @@ impl<'a> Against<'a> {
                 shared => format!("{counts}, {shared} shared"),
             }
         };
+        let of_differences = self.metric.of_differences();
         let value = |setting: &Candidate| self.metric.with_interval(setting.value, setting.interval);
         let [n, first, second, difference, title_of_p] = FIGURES;
         columns.push(column(n, &count));
         columns.push(column(first, &|pair| value(&pair.base)));
         columns.push(column(second, &|pair| value(&pair.own)));
         columns.push(column(difference, &|pair| {
-            self.metric.with_interval(pair.difference.mean, pair.difference.interval)
+            of_differences.with_interval(pair.difference.mean, pair.difference.interval)
         }));
         if self.p.iter().any(Option::is_some) {
             let p = self.shown.iter().map(|&pair| self.p[pair].map(p_value).unwrap_or_default());

@@ -51,7 +51,15 @@ impl Comparison {
             _ => {}
         }
         let own = caveats(metric, settings.iter().map(|setting| (self, setting)));
-        own.into_iter().chain(self.rows_apart(ranking)).chain(self.test_rows_apart(settings)).collect()
+        let name = &metric.name;
+        let undirected = (settings.len() > 1 && !metric.has_direction())
+            .then(|| format!("no value of {name} is known to be better than others: the lowest is first"));
+        undirected
+            .into_iter()
+            .chain(own)
+            .chain(self.rows_apart(ranking))
+            .chain(self.test_rows_apart(settings))
+            .collect()
     }
 
     /// That runs, which are compared, keep other rows for the test.

@@ -78,18 +78,25 @@ impl Comparison {
             return format!("best: {why}\n");
         };
         let name = ranking.name(self, best);
-        let words = SettingWords::new(metric, shown);
+        let words = SettingWords::new(ranking, shown);
         let value = format!("{} {}", metric.name, words.value(best));
         let count = best.counted();
+        let first = if metric.has_direction() { "best" } else { "lowest" };
         if settings.len() == 1 && best.samples.len() > 1 {
             // The value is the mean over all folded combinations, none of which has exactly this value.
-            return format!("{value}{count}; best: {name}\n");
+            return format!("{value}{count}; {first}: {name}\n");
         }
-        let answer = format!("best: {name}, {value}{count}");
+        if ranking.are_all_equal() {
+            let equals = self.equals_in_words(ranking).unwrap_or_default();
+            return format!("none is best: {value}{count};\n  {equals}\n");
+        }
+        let answer = format!("{first}: {name}, {value}{count}");
         if settings.len() == 1 {
             return format!("{answer}\n");
         }
-        let doubt = self.doubt(ranking, &words);
+        let doubts: Vec<String> =
+            [self.doubt(ranking, &words)].into_iter().chain(self.equals_in_words(ranking)).collect();
+        let doubt = doubts.join("; ");
         let fits = answer.chars().count() + doubt.chars().count() + 2 <= usize::from(width);
         format!("{answer}{}{doubt}\n", if fits { "; " } else { ";\n  " })
     }
@@ -113,11 +120,12 @@ impl Comparison {
         let (tested, untested): (Vec<&Candidate>, Vec<&Candidate>) =
             ranking.rivals().partition(|rival| rival.is_tested());
         let is_in_order = ranking.settings[0].is_in_order();
+        let better = if ranking.metric.has_direction() { "better" } else { "lower" };
         let mut words = Vec::new();
         if let [first, more @ ..] = &tested[..] {
             let (what, on) = match is_in_order {
-                true => ("not better than", " on every fold"),
-                false => ("not distinguishable from", ""),
+                true => (format!("not {better} than"), " on every fold"),
+                false => ("not distinguishable from".to_owned(), ""),
             };
             let (number, apart) = (self.numbered(&first.places), apart(first));
             let lost = self.but_lost(ranking, first, &number);
@@ -145,14 +153,27 @@ impl Comparison {
             ));
         }
         if words.is_empty() {
-            let next = &ranking.settings[1];
+            let mut others = ranking.settings.iter().skip(1).filter(|own| !ranking.equals_best(own));
+            let Some(next) = others.next() else { return String::new() };
             let next = format!("of which {} is next{}", self.numbered(&next.places), apart(next));
             words.push(match each {
-                _ if is_in_order => format!("better on every fold than all others, {next}"),
-                _ => format!("better than all others, {next}"),
+                _ if is_in_order => format!("{better} on every fold than all others, {next}"),
+                _ => format!("{better} than all others, {next}"),
             });
         }
         words.join("; ") + &self.but_lost(ranking, &ranking.settings[0], "the best")
+    }
+
+    /// Which settings equal the best but for rounding.
+    fn equals_in_words(&self, ranking: &Ranking) -> Option<String> {
+        let equals: Vec<usize> = ranking.equals().map(|setting| setting.places[0]).collect();
+        let best = self.numbered(&ranking.settings[0].places);
+        let (equals, are) = (self.numbers(&equals), if equals.len() == 1 { "equals" } else { "equal" });
+        (!equals.is_empty()).then(|| {
+            format!(
+                "{equals} {are} {best} within rounding: they differ in nothing that changes what is learned"
+            )
+        })
     }
 
     /// That one seed of each setting tells nothing, and what would.
@@ -281,7 +302,10 @@ impl Comparison {
             distinct(setting.places.iter().filter_map(|&place| self.runs[place].figure("devices_used"))).len()
         };
         let pooled = "ran on different devices, whose times are taken together";
-        say(pooled, &all(&|setting| setting.combinations[1] <= 1 && devices(setting) > 1));
+        let is_pooled = |setting: &Candidate| {
+            !ranking.metric.is_learned && setting.combinations[1] <= 1 && devices(setting) > 1
+        };
+        say(pooled, &all(&is_pooled));
         text
     }
 }

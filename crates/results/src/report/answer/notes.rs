@@ -126,6 +126,10 @@ pub(in crate::report) fn notes(comparison: &Comparison, ranking: &Ranking) -> St
             text += "\n  an interval is of its pair alone, p of all pairs: only p tells settings apart";
         }
     }
+    if ranking.settings.iter().filter_map(|own| own.difference).any(|own| own.is_sign_test()) {
+        text +=
+            &format!("\n  a difference that is the same in every {} has the p of a sign test", ranking.each);
+    }
     let counts = ranking.settings.iter().map(|setting| setting.samples.len()).filter(|&count| count > 1);
     if counts.min().is_some_and(|fewest| fewest < MANY) {
         text += "\n  Student's intervals assume normally distributed values";

@@ -4,12 +4,13 @@ use std::ptr;
 
 use crate::report::{
     metric::{Metric, Valued},
-    ranking::Candidate,
+    ranking::{Candidate, Ranking},
     statistics::MeanDifference,
 };
 
 pub(in crate::report) struct SettingWords<'a> {
     metric: &'a Metric,
+    of_differences: Metric,
     shown: &'a [&'a Candidate],
     /// The value of each with its interval.
     pub(in crate::report) values: Vec<String>,
@@ -19,15 +20,22 @@ pub(in crate::report) struct SettingWords<'a> {
 
 impl<'a> SettingWords<'a> {
     /// As a table has them in which these are `shown`.
-    pub(in crate::report) fn new(metric: &'a Metric, shown: &'a [&'a Candidate]) -> Self {
+    pub(in crate::report) fn new(ranking: &'a Ranking, shown: &'a [&'a Candidate]) -> Self {
+        let metric = &ranking.metric;
         let values: Vec<Valued> = shown.iter().map(|setting| (setting.value, setting.interval)).collect();
-        let differences = shown.iter().filter_map(|setting| setting.difference);
-        let differences: Vec<MeanDifference> = differences.collect();
-        let of_differences: Vec<Valued> = differences.iter().map(|own| (own.mean, own.interval)).collect();
-        let words = differences.iter().zip(metric.in_column(&of_differences));
+        // What is equal but for rounding has no digits to show, and gives the others none.
+        let told = |setting: &&Candidate| setting.difference.filter(|_| !ranking.equals_best(setting));
+        let differences: Vec<MeanDifference> = shown.iter().filter_map(told).collect();
+        let apart: Vec<Valued> = differences.iter().map(|own| (own.mean, own.interval)).collect();
+        let of_differences = metric.of_differences();
+        let words = differences.iter().zip(of_differences.in_column(&apart));
         let mut words = words.map(|(own, words)| signed(own, words)).collect::<Vec<_>>().into_iter();
-        let differences = shown.iter().map(|setting| setting.difference.and_then(|_| words.next())).collect();
-        Self { metric, shown, values: metric.in_column(&values), differences }
+        let in_words = |setting: &&Candidate| match told(setting) {
+            Some(_) => words.next(),
+            None => setting.difference.map(|_| "equal".to_owned()),
+        };
+        let differences = shown.iter().map(in_words).collect();
+        Self { metric, of_differences, shown, values: metric.in_column(&values), differences }
     }
 
     /// The value of a setting, whether or not it is shown.
@@ -40,7 +48,7 @@ impl<'a> SettingWords<'a> {
     pub(in crate::report) fn difference(&self, setting: &Candidate) -> Option<String> {
         let own = setting.difference?;
         let shown = self.place(setting).and_then(|place| self.differences[place].clone());
-        Some(shown.unwrap_or_else(|| signed(&own, self.metric.with_interval(own.mean, own.interval))))
+        Some(shown.unwrap_or_else(|| signed(&own, self.of_differences.with_interval(own.mean, own.interval))))
     }
 
     fn place(&self, setting: &Candidate) -> Option<usize> {

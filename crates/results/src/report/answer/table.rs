@@ -7,11 +7,12 @@ use crate::{
         ReportError,
         comparison::Comparison,
         grid::{self, Column},
-        grouping::distinct,
+        grouping::{distinct, grouped},
         key::short,
         metric::Metric,
         order::{BESIDE, Question},
         ranking::{Candidate, Ranking},
+        run::Run,
         statistics::Estimate,
     },
     units,
@@ -43,11 +44,7 @@ impl Comparison {
             let Some(metric) = known.filter(|metric| is_told(metric) && is_of_one_unit(name)) else {
                 continue;
             };
-            let cell = |setting: &&Candidate| {
-                let values: Vec<f64> =
-                    setting.places.iter().filter_map(|&place| metric.value(&self.runs[place])).collect();
-                Estimate::from_values(&values).map(|e| metric.word(e.median)).unwrap_or_default()
-            };
+            let cell = |setting: &&Candidate| self.beside(&metric, setting);
             // Beside means, a median is called so.
             let is_median = metric.is_learned && shown.iter().any(|setting| setting.samples.len() > 1);
             let mut runs = shown.iter().flat_map(|own| &own.places).map(|&place| &self.runs[place]);
@@ -62,6 +59,48 @@ impl Comparison {
         let mut more = more(shown, ranking.settings.len(), "setting");
         more.extend(self.worst_first(question).filter(|_| shown.len() < ranking.settings.len()));
         Ok(format!("\n{}{}{more}", grid::table(&columns, count, width), in_all_rows(&constant)))
+    }
+
+    /// The median of a figure beside the metric. Runs that learn the same on other devices are a setting, but their times have no mean
+    /// or median of any device: it goes from the lowest to the highest of theirs.
+    fn beside(&self, metric: &Metric, setting: &Candidate) -> String {
+        let values = setting.places.iter().filter_map(|&place| {
+            let run = &self.runs[place];
+            Some(((!metric.is_learned).then(|| self.kinds_of_devices(run)), metric.value(run)?))
+        });
+        let by_devices = grouped(values);
+        let medians = by_devices.iter().filter_map(|(_, values)| Some(Estimate::from_values(values)?.median));
+        let [low, high] = medians
+            .fold([f64::INFINITY, f64::NEG_INFINITY], |[low, high], own| [low.min(own), high.max(own)]);
+        let word = |value| metric.word(value);
+        match by_devices.len() {
+            0 => String::new(),
+            1 => word(low),
+            _ => format!("{} to {}", word(low), word(high)),
+        }
+    }
+
+    /// What tells the devices of a run from others whose times differ.
+    fn kinds_of_devices<'a>(&self, run: &'a Run) -> (Vec<&'a str>, String) {
+        let kinds = run.device_kinds();
+        let threads = if kinds == ["cpu"] { self.devices_of(run) } else { String::new() };
+        (kinds, threads)
+    }
+
+    /// The devices of each setting, of runs on others one of each kind and count; `None` where all ran on the same, and no setting
+    /// asks for others.
+    fn devices_column(&self, ranking: &Ranking, shown: &[&Candidate]) -> Option<Column> {
+        let of = |setting: &&Candidate| {
+            let runs = setting.places.iter().map(|&place| &self.runs[place]);
+            grouped(runs.map(|run| (self.kinds_of_devices(run), self.devices_of(run))))
+        };
+        let all: Vec<_> = shown.iter().map(of).collect();
+        let kinds = distinct(all.iter().flatten().map(|(kinds, _)| kinds));
+        let asks = ranking.keys.iter().any(|key| key == "devices.num_gpus" || key == "devices.use");
+        let cell = |of: &Vec<(_, Vec<String>)>| {
+            of.iter().map(|(_, devices)| devices[0].as_str()).collect::<Vec<_>>().join(", ")
+        };
+        (kinds.len() > 1 || asks).then(|| Column::of_words("devices", all.iter().map(cell)))
     }
 
     /// The columns of the settings that a question shows, how many of them tell the settings, and the keys that are equal in all.
@@ -85,7 +124,7 @@ impl Comparison {
         (columns, count, constant)
     }
 
-    /// Columns: number, keys, count, value with interval, difference from the best.
+    /// Columns: number, keys, devices where they differ, count, value with interval, difference from the best.
     pub(in crate::report) fn columns_of(&self, ranking: &Ranking, shown: &[&Candidate]) -> Vec<Column> {
         let numbers = |title: &str, cell: &dyn Fn(&Candidate) -> String| {
             Column::of_numbers(title, shown.iter().map(|setting| cell(setting)))
@@ -99,20 +138,28 @@ impl Comparison {
         for (key, title) in short(&ranking.keys).into_iter().enumerate() {
             columns.push(numbers(title, &|setting| setting.values[key].clone()));
         }
+        columns.extend(self.devices_column(ranking, shown));
         let metric = &ranking.metric;
         if shown.iter().any(|setting| setting.samples.len() > 1) {
             columns.push(numbers("n", &|setting| setting.samples.len().to_string()));
         }
-        let words = SettingWords::new(metric, shown);
+        let words = SettingWords::new(ranking, shown);
         let values = Column::of_numbers(&metric.name, words.values);
         columns.push(values.with_exact(exact(|setting| Some(setting.value))));
         if ranking.settings.len() > 1 {
-            let cells = words.differences.into_iter().map(|own| own.unwrap_or_else(|| "best".to_owned()));
+            let first = match metric.has_direction() {
+                _ if ranking.are_all_equal() => "equal",
+                true => "best",
+                false => "lowest",
+            };
+            let cells = words.differences.into_iter().map(|own| own.unwrap_or_else(|| first.to_owned()));
             let exact = exact(|setting| Some(setting.difference.map_or(0.0, |difference| difference.mean)));
             columns.push(Column::of_numbers("vs best", cells).with_exact(exact));
         }
         if ranking.pairs > 0 {
-            let words = numbers("p-value", &|setting| setting.p.map(p_value).unwrap_or_default());
+            let words = numbers("p-value", &|setting| {
+                setting.p.filter(|_| !ranking.equals_best(setting)).map(p_value).unwrap_or_default()
+            });
             columns.push(words.with_exact(exact(|setting| setting.p)));
         }
         columns

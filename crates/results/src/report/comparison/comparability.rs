@@ -78,7 +78,9 @@ impl Comparison {
         let join = if comparable.is_empty() { "" } else { "," };
         let unknown = self.places(|run| run.environment.is_none() && !is_not_run(run));
         let keys = self.environment.iter().map(|difference| difference.key.as_str());
-        let named: Vec<String> = keys.filter(|key| *key != AVAILABLE).map(|key| self.named(key)).collect();
+        let threads = self.given_threads();
+        let is_told = |key: &&str| *key != AVAILABLE && (*key != THREADS || threads.is_empty());
+        let named: Vec<String> = keys.filter(is_told).map(|key| self.named(key)).collect();
         let decisive = self.decisive();
         sentence += &if !unknown.is_empty() {
             format!("{} no environment.toml in {unknown}", if comparable.is_empty() { "" } else { ";" })
@@ -87,20 +89,23 @@ impl Comparison {
         } else if named.is_empty() && virtual_times.is_some() {
             String::new()
         } else if named.is_empty() {
-            format!("{join} {comparable}same processor, instruction set, threads and version")
+            let and_threads = if threads.is_empty() { ", threads and" } else { " and" };
+            format!("{join} {comparable}same processor, instruction set{and_threads} version")
         } else {
             format!("{join} to be compared with care: {}", differ(&named))
         };
-        for words in
-            [virtual_times.map(str::to_owned), self.sampled(), idle_threads(&self.runs)].into_iter().flatten()
-        {
-            sentence += &format!("; {words}");
-        }
+        sentence + &self.remarks(&threads)
+    }
+
+    /// What else is to be known of the runs' times and data, where they were given these numbers of threads.
+    fn remarks(&self, threads: &[&str]) -> String {
+        let on_threads = (!threads.is_empty())
+            .then(|| format!("ran with other numbers of threads ({})", threads.join(", ")));
         let dirty = self.places(|run| run.fact("git.dirty") == Some("true"));
-        if !dirty.is_empty() {
-            sentence += &format!("; uncommitted changes in {dirty}");
-        }
-        sentence
+        let dirty = (!dirty.is_empty()).then(|| format!("uncommitted changes in {dirty}"));
+        let virtual_times = self.virtual_times().map(str::to_owned);
+        let all = [on_threads, virtual_times, self.sampled(), idle_threads(&self.runs), dirty];
+        all.into_iter().flatten().map(|words| format!("; {words}")).collect()
     }
 
     /// A sentence on why the times of these runs cannot be compared; `None` if they can. The comparison on
@@ -138,12 +143,31 @@ impl Comparison {
         distinct(self.runs.iter().filter(|run| !is_not_run(run)).map(Run::kind))
     }
 
-    /// The differing keys that decide times. The available threads are among them; but if these are equal,
-    /// using fewer of them does not count: that is the plan's choice for small steps, or the spec's.
+    /// The differing keys that decide times.
     fn decisive(&self) -> Vec<String> {
-        let given = self.environment.iter().any(|difference| difference.key == AVAILABLE);
-        let decides = |key: &&String| is_decisive(key) || (*key == THREADS && given);
-        self.environment.iter().map(|difference| &difference.key).filter(decides).cloned().collect()
+        let keys = self.environment.iter().map(|difference| &difference.key);
+        keys.filter(|key| is_decisive(key)).cloned().collect()
+    }
+
+    /// The numbers of threads that runs on the CPU computed with, if some were given fewer than others: who compares these asks what
+    /// threads are worth. Empty if none were: using fewer of as many is the plan's choice for small steps, or the spec's.
+    pub(in crate::report) fn given_threads(&self) -> Vec<&str> {
+        let differing = |key: &str| self.environment.iter().find(|difference| difference.key == key);
+        let used = differing(AVAILABLE).and_then(|_| differing(THREADS));
+        let mut values: Vec<&str> =
+            used.iter().flat_map(|own| &own.values).filter_map(|(value, _)| value.as_deref()).collect();
+        values.sort_by_key(|value| value.parse::<u64>().ok());
+        values
+    }
+
+    /// The devices that trained: `gpu:0 gpu:1`; `cpu 2 threads` where runs were given different numbers of them.
+    pub(in crate::report) fn devices_of(&self, run: &Run) -> String {
+        let devices = run.devices();
+        let threads = run.fact(THREADS).filter(|_| devices == "cpu" && !self.given_threads().is_empty());
+        match threads.and_then(|threads| threads.parse().ok()) {
+            Some(threads) => format!("{devices} {}", units::counted(threads, "thread")),
+            None => devices,
+        }
     }
 
     /// A key, with the reason if the program caused the difference.

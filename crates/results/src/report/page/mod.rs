@@ -233,7 +233,14 @@ impl Content<'_> {
         let keys: Vec<String> =
             axes.get(&tasks[place]).into_iter().flatten().filter(is_told).cloned().collect();
         let values = keys.iter().map(|key| run.axis(key).unwrap_or_default());
-        self.comparison.numbered(&[place]) + &named(&keys, values)
+        self.comparison.numbered(&[place]) + &named(&keys, values) + &self.threads_of(place)
+    }
+
+    /// ` cpu 2 threads` where runs were given different numbers of them.
+    fn threads_of(&self, place: usize) -> String {
+        let run = &self.comparison.runs[place];
+        let devices = self.comparison.devices_of(run);
+        if devices == run.devices() { String::new() } else { format!(" {devices}") }
     }
 
     /// Names runs as a ranking does.
@@ -242,7 +249,7 @@ impl Content<'_> {
             for &place in &setting.places {
                 let values = setting.values.iter().map(String::as_str);
                 let name = ranking.name_of(self.comparison, &[place], values);
-                self.names.insert(place, (self.names.len(), name));
+                self.names.insert(place, (self.names.len(), name + &self.threads_of(place)));
             }
         }
     }

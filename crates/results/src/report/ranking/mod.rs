@@ -1,5 +1,6 @@
 //! Ranks settings by a metric: seeds and repeats are combined, and each setting is compared with the best (`pairs.rs`).
 
+mod equal;
 mod pairs;
 
 use super::{
@@ -243,12 +244,12 @@ impl Ranking {
         setting.difference.is_some_and(is_lower) && !self.settings[0].is_of_other_rows(setting)
     }
 
-    /// Settings that are not significantly worse than the best, without those that are ahead or of other rows.
+    /// Settings that are not significantly worse than the best, without its equals and those that are ahead or of other rows.
     pub(in crate::report) fn rivals(&self) -> impl Iterator<Item = &Candidate> {
         let is_rival = |setting: &&Candidate| {
             !self.is_ahead(setting) && !setting.is_told_apart() && !self.settings[0].is_of_other_rows(setting)
         };
-        self.settings.iter().skip(1).filter(is_rival)
+        self.settings.iter().skip(1).filter(|own| !self.equals_best(own)).filter(is_rival)
     }
 }
 

@@ -51,6 +51,7 @@ impl Repeats {
         if distinct(names).len() < configurations.len() {
             columns.insert(0, of_run(comparison, configurations));
         }
+        columns.extend(threads(comparison, configurations));
         Self::by(columns, comparison, configurations)
     }
 
@@ -58,7 +59,7 @@ impl Repeats {
     /// numbers.
     pub(in crate::report) fn of_single(comparison: &Comparison, configurations: &[Configuration]) -> Self {
         let mut columns = vec![of_run(comparison, configurations)];
-        columns.extend(keys(&comparison.runs, configurations));
+        columns.extend(keys(comparison, configurations));
         Self::by(columns, comparison, configurations)
     }
 
@@ -158,8 +159,8 @@ const MOST_KEYS: usize = 4;
 
 /// A column for each key in which the specs of some configurations differ, if there are not too many, and for
 /// their devices if those differ.
-fn keys(runs: &[Run], configurations: &[Configuration]) -> Vec<Column> {
-    let firsts: Vec<&Run> = configurations.iter().map(|c| c.first(runs)).collect();
+fn keys(comparison: &Comparison, configurations: &[Configuration]) -> Vec<Column> {
+    let firsts: Vec<&Run> = configurations.iter().map(|c| c.first(&comparison.runs)).collect();
     let specs: Vec<(usize, &Leaves)> =
         firsts.iter().enumerate().filter_map(|(place, run)| Some((place, run.spec.as_ref()?))).collect();
     let found = differences::differences(&specs, |_| true);
@@ -174,11 +175,17 @@ fn keys(runs: &[Run], configurations: &[Configuration]) -> Vec<Column> {
         Column::of_numbers(short(key), firsts.iter().map(value))
     };
     let mut columns: Vec<Column> = keys.into_iter().map(column).collect();
-    let devices: Vec<String> = firsts.iter().map(|run| run.devices()).collect();
+    let devices: Vec<String> = firsts.iter().map(|run| comparison.devices_of(run)).collect();
     if devices.windows(2).any(|pair| pair[0] != pair[1]) {
         columns.push(Column::of_words("devices", devices));
     }
     columns
+}
+
+/// The devices, where runs were given different numbers of threads.
+fn threads(comparison: &Comparison, configurations: &[Configuration]) -> Option<Column> {
+    let devices = configurations.iter().map(|c| comparison.devices_of(c.first(&comparison.runs)));
+    (!comparison.given_threads().is_empty()).then(|| Column::of_words("devices", devices))
 }
 
 /// A column per axis.

@@ -15,7 +15,7 @@ use crate::{
 };
 
 /// The format version of both files.
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 
 /// Prefix of the names of the best validation's parameters.
 pub(super) const BEST: &str = "best.";
@@ -26,6 +26,7 @@ pub(super) struct Description {
     version: u32,
     framework: String,
     spec_hash: String,
+    pub kept_hash: String,
     pub data_digest: String,
     /// XXH3 (64 bits) of the elements of the arrays.
     arrays_digest: String,
@@ -87,6 +88,7 @@ pub(super) fn write(
         version: VERSION,
         framework,
         spec_hash: identity.spec_hash.clone(),
+        kept_hash: identity.kept_hash.clone(),
         data_digest: identity.data_digest.clone(),
         arrays_digest: digest(arrays),
         metrics_rows,

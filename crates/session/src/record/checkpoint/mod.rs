@@ -30,6 +30,8 @@ use crate::{
 #[derive(Clone, Debug)]
 pub struct CheckpointIdentity {
     pub spec_hash: String,
+    /// That of the keys which stay as they are when a run goes on.
+    pub kept_hash: String,
     pub data_digest: String,
     /// The preprocessing, as in the model's metadata.
     pub preprocessing: Option<String>,
@@ -41,6 +43,7 @@ pub struct Found {
     pub state: SavedState,
     /// Number of rows of `metrics.csv` before it.
     pub metrics_rows: u64,
+    pub kept_hash: String,
     pub data_digest: String,
     /// `step-00000120`
     pub name: String,
@@ -64,9 +67,9 @@ pub fn newest(run: &Path, trial: &Trial) -> Result<Option<Found>, String> {
             Ok((description, arrays))
         });
         match read {
-            Ok((Description { state: facts, metrics_rows, data_digest, .. }, arrays)) => {
+            Ok((Description { state: facts, metrics_rows, kept_hash, data_digest, .. }, arrays)) => {
                 let state = SavedState { facts, arrays, costs };
-                return Ok(Some(Found { state, metrics_rows, data_digest, name, damaged }));
+                return Ok(Some(Found { state, metrics_rows, kept_hash, data_digest, name, damaged }));
             }
             Err(why) => damaged.push(format!("`{}`: {why}", folder.join(&name).display())),
         }

@@ -225,6 +225,7 @@ mod tests {
             norm_sum: None,
             spread: Spread { p50_s: 12.3, min_s: 12.3, max_s: 12.3 },
             in_a_row: 1,
+            threads: Some(2),
         };
         products.take(&Event::Product(row));
         let outcome = |status, reason: Option<&str>| {
@@ -234,8 +235,8 @@ mod tests {
         let header = Header { name: "matmul".to_owned(), build: "release", ..Header::default() };
         let end = |table, outcome: &Outcome| lab(&header, outcome, (table, 27.8), Path::new(FOLDER), false);
         insta::assert_snapshot!(end(products, &outcome(Status::Finished, None)), @r"
-          device             product  count  median        min to max  FLOP/s, median
-          cpu     4096 x 4096 x 4096      1  12.3 s  12.3 s to 12.3 s         11.17 G
+          device             product  threads  count  median        min to max  FLOP/s, median
+          cpu     4096 x 4096 x 4096        2      1  12.3 s  12.3 s to 12.3 s         11.17 G
 
         matmul finished in 27.8 s (these products: 12.3 s; the rest: start-up, random matrices and first products, which do not count)
           folder runs/linreg/20270115T080000Z-0123abcd

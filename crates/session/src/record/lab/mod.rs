@@ -18,7 +18,7 @@ use crate::{
     spec::Kind,
 };
 
-const MATMUL: [Column<ProductRow>; 14] = [
+const MATMUL: [Column<ProductRow>; 15] = [
     ("device", |cells, row| cells.text(&row.device)),
     ("order", |cells, row| cells.text(row.order.name())),
     ("m", |cells, row| cells.u64(row.shape[0] as u64)),
@@ -33,6 +33,7 @@ const MATMUL: [Column<ProductRow>; 14] = [
     ("p50_s", |cells, row| cells.seconds(row.spread.p50_s)),
     ("min_s", |cells, row| cells.seconds(row.spread.min_s)),
     ("max_s", |cells, row| cells.seconds(row.spread.max_s)),
+    ("threads", |cells, row| cells.option(row.threads, |cells, threads| cells.u64(threads as u64))),
 ];
 
 const TRANSFER: [Column<CopyRow>; 10] = [

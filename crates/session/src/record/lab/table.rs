@@ -26,9 +26,10 @@ pub enum Shown<R> {
 pub type Column<R> = (&'static str, Shown<R>);
 
 /// The columns of products of matrices.
-pub const PRODUCTS: [Column<ProductRow>; 9] = [
+pub const PRODUCTS: [Column<ProductRow>; 10] = [
     ("device", Words(|row| row.device.clone())),
     ("product", Words(|row| in_words(row.shape))),
+    ("threads", Figure(|row| row.threads.map(|count| count as f64), |count| units::count(count as u64))),
     ("count", Figure(|row| Some(row.count as f64), |count| units::count(count as u64))),
     ("median", Figure(|row| Some(row.spread.p50_s), units::seconds)),
     ("min to max", Words(|row| min_to_max(&row.spread))),
@@ -242,6 +243,7 @@ mod tests {
             norm_sum: None,
             spread: Spread::default(),
             in_a_row: 1,
+            threads: Some(2),
         }
     }
 
@@ -250,6 +252,7 @@ mod tests {
     fn products_show_their_median_and_spread() {
         let row = |device: &str, p50_s, max_s| ProductRow {
             device: device.to_owned(),
+            threads: (device == "cpu").then_some(2),
             spread: Spread { p50_s, min_s: 1.5e-4, max_s },
             ..product()
         };
@@ -262,9 +265,9 @@ mod tests {
             table.to_string()
         };
         insta::assert_snapshot!(text(None), @r"
-        device          product  count  median         min to max  FLOP/s, median
-        cpu     200 x 200 x 200     20  160 µs  150 µs to 70.0 ms         100.0 G
-        gpu:0   200 x 200 x 200     20  320 µs   150 µs to 400 µs         50.00 G
+        device          product  threads  count  median         min to max  FLOP/s, median
+        cpu     200 x 200 x 200        2     20  160 µs  150 µs to 70.0 ms         100.0 G
+        gpu:0   200 x 200 x 200              20  320 µs   150 µs to 400 µs         50.00 G
         gpu:0 against cpu: 0.5000x at 200 x 200 x 200: slower at the largest
         noise: 25.0 % of the time went into waiting for a core
         ");
