@@ -94,16 +94,13 @@ impl Arrays<'_> {
         }
         let bytes = train.bytes() + validation.as_ref().map_or(0, Pair::bytes);
         let stay = self.stays_in_file(bytes)?;
+        let size = memory::size(bytes);
         if let Some(key) = self.standardize.filter(|_| stay) {
-            let message = format!(
-                "features ({} as f32) that stay in their file cannot be standardized",
-                memory::size(bytes)
-            );
+            let message = format!("features ({size} as f32) that stay in their file cannot be standardized");
             let hint = "store them standardized; in Python: `(x - x.mean(0)) / x.std(0)`";
             return Err(Problem::at_key(key, message).hint(hint));
         }
-        let notes =
-            stay.then(|| format!("features ({} as f32) are read from their file", memory::size(bytes)));
+        let notes = stay.then(|| format!("features ({size} as f32) are read from their file"));
         let (features, targets) = (train.features.width, train.labels.width);
         let (labels, classes) = train.labels.labels(task, None)?;
         let codes = (task == Task::Classification).then(|| labels.iter().map(|&class| class as u32));
