@@ -77,13 +77,7 @@ pub fn erf(x: f32) -> f32 {
     q = q * z - 7.373_329e-3;
     q = q * z - 1.426_473_9e-2;
     let inside = c * p / q;
-    if x > 3.92 {
-        1.0
-    } else if x < -3.92 {
-        -1.0
-    } else {
-        inside
-    }
+    if x.abs() > 3.92 { 1_f32.copysign(x) } else { inside }
 }
 
 /// `x / 2 * (1 + erf(x / sqrt(2)))`.

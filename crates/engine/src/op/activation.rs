@@ -58,6 +58,14 @@ impl Activation {
     }
 }
 
+/// A function that is inlined where it is passed on: the compiler leaves a long one as a call for each number, which is not vectorized.
+macro_rules! inlined {
+    ($f:ident) => {
+        #[inline(always)]
+        |x| $f(x)
+    };
+}
+
 /// y = f(x), elementwise.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Activate {
@@ -211,11 +219,11 @@ pub fn activate(activation: Activation, x: &[f32], y: &mut [f32]) {
     vectorized(
         #[inline(always)]
         || match activation {
-            Activation::Relu => map(x, y, relu),
-            Activation::Gelu => map(x, y, gelu),
-            Activation::Silu => map(x, y, silu),
-            Activation::Tanh => map(x, y, tanh),
-            Activation::Sigmoid => map(x, y, sigmoid),
+            Activation::Relu => map(x, y, inlined!(relu)),
+            Activation::Gelu => map(x, y, inlined!(gelu)),
+            Activation::Silu => map(x, y, inlined!(silu)),
+            Activation::Tanh => map(x, y, inlined!(tanh)),
+            Activation::Sigmoid => map(x, y, inlined!(sigmoid)),
         },
     );
 }
@@ -225,11 +233,11 @@ pub(super) fn activate_in_place(activation: Activation, y: &mut [f32]) {
     vectorized(
         #[inline(always)]
         || match activation {
-            Activation::Relu => y.iter_mut().for_each(|y| *y = relu(*y)),
-            Activation::Gelu => y.iter_mut().for_each(|y| *y = gelu(*y)),
-            Activation::Silu => y.iter_mut().for_each(|y| *y = silu(*y)),
-            Activation::Tanh => y.iter_mut().for_each(|y| *y = tanh(*y)),
-            Activation::Sigmoid => y.iter_mut().for_each(|y| *y = sigmoid(*y)),
+            Activation::Relu => replace(y, inlined!(relu)),
+            Activation::Gelu => replace(y, inlined!(gelu)),
+            Activation::Silu => replace(y, inlined!(silu)),
+            Activation::Tanh => replace(y, inlined!(tanh)),
+            Activation::Sigmoid => replace(y, inlined!(sigmoid)),
         },
     );
 }
@@ -240,11 +248,11 @@ pub(super) fn activate_backward(activation: Activation, saved: &[f32], dy: &mut 
         #[inline(always)]
         || match activation {
             // Selects instead of multiplying: an inactive unit has gradient 0 even if dy is not finite.
-            Activation::Relu => each(saved, dy, |s, d| if s > 0.0 { d } else { 0.0 }),
-            Activation::Gelu => each(saved, dy, |s, d| d * gelu_derivative(s)),
-            Activation::Silu => each(saved, dy, |s, d| d * silu_derivative(s)),
-            Activation::Tanh => each(saved, dy, |s, d| d * (1.0 - s * s)),
-            Activation::Sigmoid => each(saved, dy, |s, d| d * (s * (1.0 - s))),
+            Activation::Relu => saved.iter().zip(dy).for_each(|(s, d)| *d = if *s > 0.0 { *d } else { 0.0 }),
+            Activation::Gelu => multiply(saved, dy, inlined!(gelu_derivative)),
+            Activation::Silu => multiply(saved, dy, inlined!(silu_derivative)),
+            Activation::Tanh => multiply(saved, dy, |s| 1.0 - s * s),
+            Activation::Sigmoid => multiply(saved, dy, |s| s * (1.0 - s)),
         },
     );
 }
@@ -263,9 +271,16 @@ fn map(x: &[f32], y: &mut [f32], f: impl Fn(f32) -> f32) {
 }
 
 #[inline(always)]
-fn each(saved: &[f32], dy: &mut [f32], f: impl Fn(f32, f32) -> f32) {
+fn replace(y: &mut [f32], f: impl Fn(f32) -> f32) {
+    for y in y {
+        *y = f(*y);
+    }
+}
+
+#[inline(always)]
+fn multiply(saved: &[f32], dy: &mut [f32], f: impl Fn(f32) -> f32) {
     for (d, s) in dy.iter_mut().zip(saved) {
-        *d = f(*s, *d);
+        *d *= f(*s);
     }
 }
 

@@ -42,13 +42,13 @@ impl Resumed {
         })?;
         let record::Found { state, metrics_rows, kept_hash: kept, data_digest: saved, name, damaged } = found;
         let refuse = |message: String, hint| Err(ExecuteError::Resume { message, hint });
-        if kept != kept_hash(&trial.spec) {
-            let hint = "bring `spec.toml` back as it was, or run the spec anew";
-            return refuse(format!("`{path}` was trained with other values than its `spec.toml` has"), hint);
-        }
         if saved != data_digest {
             let hint = "bring the data back that it was trained on, or begin anew";
             return refuse(format!("the data are not those that `{path}` was trained on"), hint);
+        }
+        if kept != kept_hash(&trial.spec) {
+            let hint = "bring `spec.toml` back as it was, or run the spec anew";
+            return refuse(format!("`{path}` was trained with other values than its `spec.toml` has"), hint);
         }
         let (facts, batch) = (&state.facts, trial.programs.train.batch as u64);
         if facts.batch != batch {
