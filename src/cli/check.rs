@@ -8,7 +8,7 @@ use std::{
 use super::{
     advise,
     args::{CheckOptions, idle_option},
-    conditions::Conditions,
+    conditions::{Conditions, threads_of_each},
     describe::describe,
     describe_lab,
     forecast::forecast,
@@ -121,9 +121,8 @@ fn show<P: Planned>(
     page: impl FnOnce(&[Prepared<P>], Instant, &mut P::Shared) -> Result<[String; 2], Vec<Problem>>,
 ) -> Result<Exit, Exit> {
     let begun = Instant::now();
-    let jobs = jobs.filter(|_| P::SIDE_BY_SIDE).map_or(1, |jobs| jobs.count(machine.cores));
-    let jobs = jobs.clamp(1, experiment.trials.len().max(1));
-    let threads = (options.threads_of(machine.cores) / jobs).max(1);
+    let jobs = jobs.filter(|_| P::SIDE_BY_SIDE);
+    let threads = threads_of_each(options, jobs, experiment.trials.len(), machine.cores);
     let prepared: Vec<Prepared<P>> = prepare(experiment, &mut shared, machine, threads)
         .map_err(|problems| refuse(&experiment.failure(problems)))?;
     // One trial is shown in detail; the table lists all of them.

@@ -2,7 +2,10 @@
 
 use std::{path::Path, time::Duration};
 
-use super::{args::CheckOptions, run::jobs_at_once};
+use super::{
+    args::{CheckOptions, Jobs, RunOptions},
+    run::jobs_at_once,
+};
 use crate::{
     plan::{Machine, Trial},
     run::{Placement, Prepared},
@@ -26,6 +29,12 @@ pub struct Conditions<'a> {
     pub machine: &'a Machine,
     /// How long reading and planning took.
     pub planned: Duration,
+}
+
+/// Threads of each of a sweep's trials on a machine with this many cores, some of them side by side by `jobs`.
+pub fn threads_of_each(options: &RunOptions, jobs: Option<Jobs>, trials: usize, cores: usize) -> usize {
+    let jobs = jobs.map_or(1, |jobs| jobs.count(cores)).clamp(1, trials.max(1));
+    (options.threads_of(cores) / jobs).max(1)
 }
 
 /// Trials with their numbers.

@@ -4,7 +4,7 @@ use std::{collections::HashSet, path::Path, time::Duration};
 
 use super::{
     args::CheckOptions,
-    conditions::{Conditions, Numbered},
+    conditions::{Conditions, Numbered, threads_of_each},
     forecast::sweep_s,
     forecast_table::Figures,
     machine::machine,
@@ -12,7 +12,7 @@ use super::{
     terminal::fit,
 };
 use crate::{
-    plan::{Machine, Trial},
+    plan::{Gpu, Machine, Trial},
     record::text_table,
     run::{Datasets, Exit, Prepared, prepare, print, refuse},
     spec::{Experiment, Problem},
@@ -26,13 +26,17 @@ struct Line {
     figures: Figures,
     /// Seconds that the run takes, or all trials of a sweep.
     all_s: f64,
+    /// Whether it runs all of them.
+    runs_all: bool,
     memory: String,
 }
 
 /// What a machine came to: its line, or why there is none.
 enum Outcome {
     Line(Line),
-    /// The first problem, and the exit that it has when no machine can run the spec.
+    /// Its rates do not say how long the trials take.
+    Unknown,
+    /// It cannot run them: the problems, and the exit that they have when no machine can.
     None(Vec<(usize, Problem)>, Exit),
 }
 
@@ -42,19 +46,24 @@ pub fn compare(all: &CheckOptions, experiment: &Experiment) -> Result<Exit, Exit
     let read = |file| machine_file::read(file, here.clone()).map_err(|failure| refuse(&failure));
     let machines: Vec<Machine> = all.on.iter().map(|file| read(file)).collect::<Result<_, _>>()?;
     let mut datasets = Datasets::for_plans(&here);
-    let (mut lines, mut notes, mut failure) = (Vec::new(), Vec::new(), None);
+    let (mut lines, mut notes, mut failures) = (Vec::new(), Vec::new(), Vec::new());
     for (name, machine) in names(&all.on).into_iter().zip(&machines) {
+        notes.extend(all.run.too_many_threads(machine.cores, "its").map(|words| format!("{name}: {words}")));
         match outcome(all, experiment, (&name, machine), &mut datasets, &mut notes) {
             Outcome::Line(line) => lines.push(line),
+            Outcome::Unknown => notes.push(format!(
+                "{name}: none: only trials on the devices of one host are foretold; `--hosts` is for several"
+            )),
             Outcome::None(problems, exit) => {
                 notes.extend(
                     problems.first().map(|(_, own)| format!("{name} cannot run it: {}", own.message)),
                 );
-                failure.get_or_insert((problems, exit));
+                failures.push((problems, exit));
             }
         }
     }
-    if let Some((problems, exit)) = failure.filter(|_| lines.is_empty()) {
+    let can_none = failures.len() == machines.len();
+    if let Some((problems, exit)) = failures.into_iter().next().filter(|_| can_none) {
         refuse(&experiment.failure(problems));
         return Err(exit);
     }
@@ -79,8 +88,7 @@ fn outcome(
     datasets: &mut Datasets,
     notes: &mut Vec<String>,
 ) -> Outcome {
-    let jobs = all.jobs.map_or(1, |jobs| jobs.count(machine.cores)).clamp(1, experiment.trials.len().max(1));
-    let threads = (all.run.threads_of(machine.cores) / jobs).max(1);
+    let threads = threads_of_each(&all.run, all.jobs, experiment.trials.len(), machine.cores);
     let prepared = match prepare(experiment, datasets, machine, threads) {
         Ok(prepared) => prepared,
         Err(problems) => return Outcome::None(problems, Exit::Refused),
@@ -91,30 +99,32 @@ fn outcome(
     };
     let missing: Vec<(usize, Problem)> = prepared.iter().enumerate().filter_map(missing).collect();
     let (trials, conditions) = Conditions::new(all, experiment, &prepared, (machine, Duration::ZERO));
-    let Some(line) = line(name, &trials, &conditions) else {
+    if trials.is_empty() {
         return Outcome::None(missing, Exit::Missing);
-    };
+    }
     if let Some((_, problem)) = missing.first() {
         let count = units::counted(missing.len() as u64, "trial");
         notes.push(format!("{name}: {count} skipped: {}", problem.message));
     }
-    Outcome::Line(line)
+    let line = line(name, &trials, &conditions);
+    line.map_or(Outcome::Unknown, |line| Outcome::Line(Line { runs_all: missing.is_empty(), ..line }))
 }
 
 fn line(name: &str, trials: &Numbered<'_>, conditions: &Conditions<'_>) -> Option<Line> {
     let Conditions { machine, is_sweep, .. } = *conditions;
     let (_, first) = trials.first()?;
     let figures = Figures::new(first, is_sweep, machine)?;
-    let gpus = first.devices.used.iter().filter(|device| device.is_real_gpu()).count();
-    let own = || first.footprint.devices.iter().copied().max();
-    let (needed, free, devices) = match gpus {
-        0 => {
-            let cores = units::counted(first.threads as u64, "core");
+    let gpus: Vec<&Gpu> = first.devices.used.iter().filter_map(|device| device.real_gpu(machine)).collect();
+    let (needed, free, devices) = match gpus.iter().map(|gpu| gpu.memory_free).min() {
+        None => {
+            let all = units::counted(machine.cores as u64, "core");
+            let some = format!("{} of {all}", first.threads);
+            let cores = if first.threads < machine.cores { some } else { all };
             (first.footprint.in_host_memory(&first.devices.used), machine.memory_available, cores)
         }
-        _ => {
-            let free = machine.gpus.iter().map(|gpu| gpu.memory_free).min()?;
-            (own()?, free, units::counted(gpus as u64, "GPU"))
+        Some(free) => {
+            let own = first.footprint.devices.iter().copied().max()?;
+            (own, free, units::counted(gpus.len() as u64, "GPU"))
         }
     };
     let [needed, free] = units::two_sizes(needed, free);
@@ -122,6 +132,7 @@ fn line(name: &str, trials: &Numbered<'_>, conditions: &Conditions<'_>) -> Optio
         name: name.to_owned(),
         devices,
         all_s: if is_sweep { sweep_s(trials, conditions)? + figures.start_s } else { figures.run_s },
+        runs_all: true,
         figures,
         memory: format!("{needed} of {free}"),
     })
@@ -131,7 +142,12 @@ fn table(experiment: &Experiment, lines: &[Line], notes: &[String]) -> String {
     let what = if experiment.is_sweep() { "sweep" } else { "run" };
     let header =
         ["machine", "devices", "engine", "a step", "rows/s", what, "ratio", "memory", "a step is bound by"];
-    let first_s = lines.first().map_or(1.0, |line| line.all_s);
+    // Machines that skip trials have less to do.
+    let first_s = lines.first().filter(|line| line.runs_all).map(|line| line.all_s);
+    let ratio = |line: &Line| {
+        let first_s = first_s.filter(|_| line.runs_all);
+        first_s.map_or_else(String::new, |first_s| format!("{}x", units::factor(first_s / line.all_s)))
+    };
     let row = |line: &Line| {
         let Figures { engine, step_s, rows_per_s, bound, .. } = line.figures;
         vec![
@@ -141,21 +157,22 @@ fn table(experiment: &Experiment, lines: &[Line], notes: &[String]) -> String {
             units::seconds(step_s),
             units::rate(rows_per_s),
             units::seconds(line.all_s),
-            format!("{}x", units::factor(first_s / line.all_s)),
+            ratio(line),
             line.memory.clone(),
             bound.to_owned(),
         ]
     };
     let rows: Vec<Vec<String>> = lines.iter().map(row).collect();
     let mut text = "\nforecasts by the rates of each machine's file; nothing ran there\n".to_owned();
-    text += &text_table::text(&header, &rows, |place| (3..7).contains(&place));
     let mut notes = notes.to_vec();
-    if experiment.is_sweep() {
-        notes.push("devices, engine, step and memory are those of the first trial".to_owned());
+    if !rows.is_empty() {
+        text += &text_table::text(&header, &rows, |place| (3..7).contains(&place));
+        let of_first = "devices, engine, step and memory are those of the first trial".to_owned();
+        notes.extend(experiment.is_sweep().then_some(of_first));
+        notes.push(format!(
+            "{what}: starting GPUs, loading, steps, validations and some ms for a folder; data are read and kernels compiled before"
+        ));
     }
-    notes.push(format!(
-        "{what}: starting GPUs, loading, steps, validations and some ms for a folder; data are read and kernels compiled before"
-    ));
     notes.iter().for_each(|note| text += &format!("  {note}\n"));
     text
 }

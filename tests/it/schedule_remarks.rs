@@ -47,16 +47,16 @@ fn drops_of_the_rate_after_the_end() {
 fn values_that_a_curve_replaces() {
     let place = place(100);
     let cycle = "optimizer.sgd.lr=0.5";
-    let told = "`optimizer.sgd.momentum` is 0, and has no effect: `schedule.one_cycle` moves it between 0.95 and 0.85; with \
-                `cycle_momentum = false` it stays";
+    let told = "`schedule.one_cycle` moves the momentum of `sgd` between 0.95 and 0.85; with `cycle_momentum = false` it stays 0";
     warned(&place, &[cycle, "schedule.one_cycle.max_lr=0.5"], &[told]);
     warned(&place, &[cycle, "schedule.one_cycle={ max_lr = 0.5, cycle_momentum = false }"], &[]);
     let ends =
         "the cosine of `schedule.cosine` is at its end after 5 steps of 9 steps, and rises again from there";
     warned(&place, &["schedule.cosine.t_max=5"], &[ends]);
-    warned(&place, &["schedule.cosine.t_max=9"], &[]);
-    let chain = "schedule={ chain = [{ steps = 4, linear = {} }, { cosine = { t_max = 4 } }] }";
-    let ends = "the cosine of `schedule.chain.1.cosine` is at its end after 4 steps of 5 steps, and rises again from there";
+    // The last of nine steps has the count 8.
+    warned(&place, &["schedule.cosine.t_max=8"], &[]);
+    let chain = "schedule={ chain = [{ steps = 4, cosine = { t_max = 2 } }, { cosine = { t_max = 4 } }] }";
+    let ends = "the cosine of `schedule.chain.0.cosine` is at its end after 2 steps of 4 steps, and rises again from there";
     warned(&place, &[chain], &[ends]);
 }
 

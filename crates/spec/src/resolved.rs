@@ -33,9 +33,11 @@ impl Spec {
         hash8(self)
     }
 
-    /// The same of some keys alone, and of paths as they are.
+    /// The same of some keys alone.
     pub fn hash8_of(&self, is_meant: impl Fn(&str) -> bool) -> String {
-        let leaves = leaves(&table(self));
+        let mut table = table(self);
+        name_all_files(&mut table);
+        let leaves = leaves(&table);
         let meant = leaves.iter().filter(|(key, _)| is_meant(key));
         hex8(meant.fold(Sha256::new(), |hash, (key, value)| hash.chain_update(format!("{key} = {value}\n"))))
     }

@@ -49,10 +49,10 @@ fn machines_stand_side_by_side() {
     insta::assert_snapshot!(table(&["devices.engine=auto", "devices.num_gpus=all", "optimizer.sgd.lr=0.1,0.2", "data.batch_size=64,256"]), @r#"
 
     forecasts by the rates of each machine's file; nothing ran there
-      machine  devices  engine       a step   rows/s   sweep   ratio  memory               a step is bound by
-      machine  2 GPUs   graph        111 ms    578.6  4.76 s   1.00x  40.0 MiB of 954 MiB  all-reduce
-      cores    1 core   serial      7.02 ms     9120  287 ms  16.59x  4.9 KiB of 7.5 GiB   call overhead
-      slow     1 GPU    persistent  5.03 µs  12.72 M  319 ms  14.94x  40.0 MiB of 954 MiB  barriers
+      machine  devices       engine       a step   rows/s   sweep   ratio  memory               a step is bound by
+      machine  2 GPUs        graph        111 ms    578.6  4.76 s   1.00x  40.0 MiB of 954 MiB  all-reduce
+      cores    1 of 2 cores  serial      7.02 ms     9120  287 ms  16.59x  4.9 KiB of 7.5 GiB   call overhead
+      slow     1 GPU         persistent  5.03 µs  12.72 M  319 ms  14.94x  40.0 MiB of 954 MiB  barriers
       devices, engine, step and memory are those of the first trial
       sweep: starting GPUs, loading, steps, validations and some ms for a folder; data are read and kernels compiled before
     "#);
@@ -61,11 +61,21 @@ fn machines_stand_side_by_side() {
     forecasts by the rates of each machine's file; nothing ran there
       machine  devices  engine       a step   rows/s   sweep  ratio  memory               a step is bound by
       machine  1 GPU    persistent   943 µs  67.90 k  2.09 s  1.00x  40.0 MiB of 954 MiB  launch latency
-      slow     1 GPU    persistent  5.03 µs  12.72 M  305 ms  6.85x  40.0 MiB of 954 MiB  barriers
+      slow     1 GPU    persistent  5.03 µs  12.72 M  305 ms         40.0 MiB of 954 MiB  barriers
       cores cannot run it: `gpu:0` is not there
       slow: 1 trial skipped: `gpu:1` is not there
       devices, engine, step and memory are those of the first trial
       sweep: starting GPUs, loading, steps, validations and some ms for a folder; data are read and kernels compiled before
+    "#);
+    insta::assert_snapshot!(table(&["devices.engine=auto", "devices.num_gpus=0", "devices.hosts=2", "--threads", "8"]), @r#"
+
+    forecasts by the rates of each machine's file; nothing ran there
+      machine: `--threads 8` is more than its 3 cores: threads beyond them only wait
+      machine: none: only trials on the devices of one host are foretold; `--hosts` is for several
+      cores: `--threads 8` is more than its 2 cores: threads beyond them only wait
+      cores: none: only trials on the devices of one host are foretold; `--hosts` is for several
+      slow: `--threads 8` is more than its 2 cores: threads beyond them only wait
+      slow: none: only trials on the devices of one host are foretold; `--hosts` is for several
     "#);
     let on = ["--on", "slow.toml", "--on", "cores.toml"];
     let ended = place.runner(&[&["check", "spec.toml", "devices.num_gpus=2"], &on[..]].concat());

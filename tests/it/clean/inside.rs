@@ -104,10 +104,15 @@ fn whatever_the_program_writes_goes() {
     fs::write(runs.0.path().join("lab.toml"), lab).unwrap();
     let lab = runs.0.path().join(runs.ran(&["lab.toml", "-q"]).trim());
     age(&lab);
+    // A tour of tensors saves a file under a name of its own.
+    let tour = concat!(env!("CARGO_MANIFEST_DIR"), "/experiments/parameters.toml");
+    let tour = runs.0.path().join(runs.ran(&[tour, "-q", "name=lab", "--virtual-gpus", "2"]).trim());
+    assert!(tour.join("net.safetensors").is_file());
+    age(&tour);
     runs.ran(&["clean", "runs/lab", "--older-than", "30d", "--yes"]);
     let shown = runs.ran(&CLEAN);
     assert!(shown.contains("\n3 folders, ") && shown.ends_with("\nremoved\n"), "{shown}");
-    assert!(!sweeps.iter().chain([&run, &lab]).any(|folder| folder.exists()));
+    assert!(!sweeps.iter().chain([&run, &lab, &tour]).any(|folder| folder.exists()));
 }
 
 /// While a folder is removed it has a hidden name, which is no way out.

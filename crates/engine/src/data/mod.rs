@@ -334,7 +334,8 @@ impl Dataset {
     /// Bytes of the features as f32.
     pub fn feature_bytes(&self) -> u64 {
         let facts = self.facts();
-        4 * (facts.train_rows as u64 + facts.validation_rows as u64).saturating_mul(facts.features as u64)
+        let rows = facts.train_rows as u64 + facts.validation_rows as u64;
+        rows.saturating_mul(facts.features as u64).saturating_mul(4)
     }
 
     /// How the files of streamed rows have changed; a change that invalidates rows takes precedence.

@@ -55,7 +55,7 @@ impl Scale {
 
     /// With a divisor of 1 in place of 0, or of what is no number.
     fn divisible(self) -> Self {
-        if self.std > 0.0 { self } else { Self { std: 1.0, constant: true, ..self } }
+        if self.std > 0.0 { self } else { Self { std: 1.0, constant: self.std == 0.0, ..self } }
     }
 
     /// The scaled value.

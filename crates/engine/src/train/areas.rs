@@ -102,16 +102,16 @@ fn log_odds(row: &[f32], class: usize, (top, sum): (f64, f64)) -> f64 {
         return own - f64::from(if class == 0 { second } else { first });
     }
     let part = (own - top).exp();
-    // Where the others are a small part, a difference would lose them.
-    let others = match sum - part {
-        rest if rest > 0.01 * sum => top + rest.ln(),
+    // Where the others are a small part, a difference would lose them. Differences of outputs come first: rows that differ by a
+    // constant are ties.
+    match sum - part {
+        rest if rest > 0.01 * sum => (own - top) - rest.ln(),
         _ => {
             let others = || row.iter().enumerate().filter(|(other, _)| *other != class);
             let highest = others().map(|(_, y)| f64::from(*y)).fold(f64::NEG_INFINITY, f64::max);
-            highest + others().map(|(_, y)| (f64::from(*y) - highest).exp()).sum::<f64>().ln()
+            (own - highest) - others().map(|(_, y)| (f64::from(*y) - highest).exp()).sum::<f64>().ln()
         }
-    };
-    own - others
+    }
 }
 
 /// The mean of each area over the classes for which it is defined; NaN if there is none.

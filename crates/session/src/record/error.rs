@@ -96,11 +96,11 @@ impl RecordError {
     }
 }
 
-/// Whether the disk takes nothing: it is full, read-only or broken, or files are as large as they may be.
+/// Whether the disk takes nothing, since it is full, read-only or broken, or files are as large or as many as they may be.
 fn is_of_disk(error: &io::Error) -> bool {
     use io::ErrorKind::{FileTooLarge, QuotaExceeded, ReadOnlyFilesystem, StorageFull};
     matches!(error.kind(), StorageFull | QuotaExceeded | ReadOnlyFilesystem | FileTooLarge)
-        || error.raw_os_error() == Some(libc::EIO)
+        || matches!(error.raw_os_error(), Some(libc::EIO | libc::EMFILE | libc::ENFILE))
 }
 
 #[cfg(test)]

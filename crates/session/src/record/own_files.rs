@@ -68,10 +68,16 @@ fn first_other(folder: &Path, kind: Kind) -> Option<PathBuf> {
                 Some(kind) => first_other(&path, kind),
                 None => Some(path),
             },
-            (Ok(_), Some(name)) if kind.has(name) => None,
+            (Ok(_), Some(name)) if kind.has(name) || is_saved(kind, folder, name) => None,
             _ => Some(path),
         }
     })
+}
+
+/// Whether a file is one that a tour of tensors may have saved, under a name of its user's.
+fn is_saved(kind: Kind, folder: &Path, name: &str) -> bool {
+    let is_of_tensors = matches!(kind, Kind::Run) && folder.join("tensors.csv").exists();
+    is_of_tensors && name.ends_with(".safetensors") && !name.starts_with('.')
 }
 
 impl Kind {

@@ -10,7 +10,7 @@ use crate::{
 pub(super) fn of_schedule(trial: &Trial) -> Vec<String> {
     let all =
         [lr(trial), momentum(trial), chain(trial), curve_epochs(trial), interval(trial), plateau(trial)];
-    all.into_iter().flatten().chain(cosine(trial)).chain(milestones(trial)).collect()
+    all.into_iter().flatten().chain(cosines(trial)).chain(milestones(trial)).collect()
 }
 
 /// A learning rate that no step takes.
@@ -25,39 +25,54 @@ fn lr(trial: &Trial) -> Option<String> {
     })
 }
 
-/// A momentum that no step takes. That of Adam is its `beta1`, whose default hardly says what its user wants.
+/// A momentum that the schedule sets. That of Adam is its `beta1`, whose default hardly says what its user wants.
 fn momentum(trial: &Trial) -> Option<String> {
     let Rule::One(Curve::OneCycle(cycle)) = &trial.spec.schedule.rule else { return None };
     let (key, own) = (trial.spec.optimizer.name(), trial.spec.optimizer.momentum());
-    (cycle.cycle_momentum && !key.starts_with("adam")).then(|| {
+    let is_replaced = cycle.cycle_momentum && own != cycle.max_momentum && !key.starts_with("adam");
+    is_replaced.then(|| {
         let [own, least, most] = [own, cycle.base_momentum, cycle.max_momentum].map(units::exact);
         format!(
-            "`optimizer.{key}.momentum` is {own}, and has no effect: `schedule.one_cycle` moves it between {most} and {least}; with \
-             `cycle_momentum = false` it stays"
+            "`schedule.one_cycle` moves the momentum of `{key}` between {most} and {least}; with `cycle_momentum = false` it stays {own}"
         )
     })
 }
 
-/// A cosine that is over before the run or its stage is: PyTorch's formula lets the rate rise again.
-fn cosine(trial: &Trial) -> Option<String> {
-    let (counts, thing) = counts(trial);
-    let told = |curve: &Curve, key: &str, counts: u64| {
+/// Cosines that are over before the run or their stage is: by PyTorch's formula the rate rises again.
+fn cosines(trial: &Trial) -> Vec<String> {
+    let thing = counts(trial).1;
+    let told = |(key, curve, counts): (String, &Curve, u64)| {
         let Curve::Cosine(Cosine { t_max: Some(t_max), .. }) = curve else { return None };
-        (*t_max < counts).then(|| {
+        // The last count is one less than their number.
+        (t_max.saturating_add(1) < counts).then(|| {
             let [over, counts] = [*t_max, counts].map(|n| counted(n, thing));
             format!(
                 "the cosine of `{key}` is at its end after {over} of {counts}, and rises again from there"
             )
         })
     };
+    stages(trial)
+        .into_iter()
+        .filter_map(|(key, curve, counts)| told((format!("{key}.cosine"), curve, counts)))
+        .collect()
+}
+
+/// The curves that the run comes to, with the key of each and how many counts it lasts.
+fn stages(trial: &Trial) -> Vec<(String, &Curve, u64)> {
+    let counts = counts(trial).0;
     match &trial.spec.schedule.rule {
-        Rule::One(curve) => told(curve, "schedule.cosine", counts),
+        Rule::Constant => Vec::new(),
+        Rule::One(curve) => vec![("schedule".to_owned(), curve, counts)],
         Rule::Chain { chain } => {
-            let (last, before) = chain.split_last()?;
-            let left = before.iter().try_fold(counts, |left, stage| left.checked_sub(stage.steps?))?;
-            told(&last.curve, &format!("schedule.chain.{}.cosine", before.len()), left)
+            let mut left = counts;
+            let stages = chain.iter().enumerate().map(|(index, link)| {
+                let own = link.steps.unwrap_or(left).min(left);
+                left -= own;
+                (format!("schedule.chain.{index}"), &link.curve, own)
+            });
+            // A stage that never begins has its own warning.
+            stages.filter(|(.., own)| *own > 0).collect()
         }
-        Rule::Constant => None,
     }
 }
 
@@ -130,26 +145,15 @@ fn counts(trial: &Trial) -> (u64, &'static str) {
 
 /// Drops of the learning rate after the end of the run or of their stage.
 fn milestones(trial: &Trial) -> Vec<String> {
-    let (counts, thing) = counts(trial);
-    match &trial.spec.schedule.rule {
-        Rule::Constant => Vec::new(),
-        Rule::One(curve) => {
-            let ends = format!("the run takes {}", counted(counts, thing));
-            never_dropped(curve, "schedule", (counts, thing), &ends).into_iter().collect()
-        }
-        Rule::Chain { chain } => {
-            let mut left = counts;
-            let parts = chain.iter().enumerate().filter_map(|(index, link)| {
-                let own = link.steps.unwrap_or(left).min(left);
-                left -= own;
-                let ends = format!("this part of the chain lasts {}", counted(own, thing));
-                // A stage that never begins has its own warning.
-                let key = format!("schedule.chain.{index}");
-                (own > 0).then(|| never_dropped(&link.curve, &key, (own, thing), &ends))?
-            });
-            parts.collect()
-        }
-    }
+    let (_, thing) = counts(trial);
+    let lasts = match &trial.spec.schedule.rule {
+        Rule::Chain { .. } => "this part of the chain lasts",
+        _ => "the run takes",
+    };
+    let told = |(key, curve, own): (String, &Curve, u64)| {
+        never_dropped(curve, &key, (own, thing), &format!("{lasts} {}", counted(own, thing)))
+    };
+    stages(trial).into_iter().filter_map(told).collect()
 }
 
 /// A stage that starts after the run's end.

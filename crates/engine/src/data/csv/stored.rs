@@ -33,7 +33,8 @@ pub struct StoredColumn {
     pub name: String,
     /// Numbers or words.
     pub kind: ColumnKind,
-    /// The value for missing cells, which is the mean of the training rows; `None` if the column has none of them and `scale` has it.
+    /// The value for missing cells, the mean of the training rows; `None` if the column has no such cells, unless new rows may have
+    /// some and no `scale` has the mean.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fill: Option<f64>,
     /// Whether the training file has no missing cells here though there is a `fill`.

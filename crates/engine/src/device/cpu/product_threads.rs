@@ -1,6 +1,6 @@
 //! How many threads compute a product of its own: one, where starting others takes longer than they save.
 
-use std::time::Duration;
+use std::{collections::HashMap, time::Duration};
 
 /// Below this number of multiplications one thread computes a product: starting another thread takes about 30
 /// µs.
@@ -20,12 +20,12 @@ const GAIN: f64 = 0.9;
 
 /// The numbers of threads that were found for some shapes.
 #[derive(Default)]
-pub struct ProductThreads(Vec<([usize; 3], usize)>);
+pub struct ProductThreads(HashMap<[usize; 3], usize>);
 
 impl ProductThreads {
     /// The number for this shape, at most `most`; by its size alone if it was not tried.
     pub fn count(&self, shape: [usize; 3], most: usize) -> usize {
-        let found = self.0.iter().find(|(own, _)| *own == shape).map(|(_, threads)| *threads);
+        let found = self.0.get(&shape).copied();
         found.unwrap_or(if multiplications(shape) >= SHARED_PRODUCT { most } else { 1 })
     }
 
@@ -37,13 +37,13 @@ impl ProductThreads {
         most: usize,
         mut run: impl FnMut(usize) -> Result<Duration, E>,
     ) -> Result<usize, E> {
-        self.0.retain(|(own, _)| *own != shape);
+        self.0.remove(&shape);
         let expected = self.count(shape, most);
         // The first product touches fresh memory.
         run(expected)?;
         let is_open = expected > 1 && multiplications(shape) < SURELY_SHARED;
         let threads = if is_open && !is_shared(times(most, run)?) { 1 } else { expected };
-        self.0.push((shape, threads));
+        self.0.insert(shape, threads);
         Ok(threads)
     }
 }

@@ -124,7 +124,8 @@ impl Metric {
             _ if metric.starts_with("bytes_") || has("_bytes") => |value| units::bytes(value as u64),
             _ => units::number,
         };
-        let is_machines = has("_s") || has("share") || metric.contains("bytes") || full == "syncs";
+        let is_machines =
+            has("_s") || has("share") || metric.contains("bytes") || ["syncs", "energy_j"].contains(&full);
         let words = match full {
             "train.loss" => "train loss",
             _ => full.strip_prefix("train.").unwrap_or(full),
