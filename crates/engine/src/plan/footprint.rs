@@ -11,6 +11,9 @@ use crate::program::{Bf16Copies, MemoryPlan, Programs, Role, Shard, Slice};
 
 const NUMBER: u64 = 4;
 
+/// Bytes of a count of rows.
+const COUNT: u64 = 8;
+
 /// The most outputs of validation rows that are ranked: 1 GiB of f32.
 pub const MOST_RANKED: usize = 1 << 28;
 
@@ -67,7 +70,7 @@ impl Footprint {
         let saved = ranks.first().map_or(0, |(_, programs)| rows.saved(programs));
         Self {
             devices: ranks.iter().enumerate().map(device).collect(),
-            host: rows.on_host(&places).saturating_add(ranks.first().map_or(0, |(_, p)| rows.ranked(p))),
+            host: rows.on_host(&places).saturating_add(ranks.first().map_or(0, |(_, p)| rows.scored(p))),
             saved,
             chunks,
         }
@@ -110,12 +113,14 @@ impl Rows {
         if self.validates { bytes_of(Some(programs.layout.whole(programs.layout.values))) } else { 0 }
     }
 
-    /// Bytes of host memory for ranking the outputs of all validation rows: outputs, classes, and two pairs
-    /// of f64 per row.
-    fn ranked(&self, programs: &Programs) -> u64 {
-        let row = programs.layout.prediction.filter(|_| self.ranks_outputs);
-        let each = row.map_or(0, |row| NUMBER * (row.len as u64 + 1) + 32);
-        each.saturating_mul(self.facts.validation_rows as u64)
+    /// Bytes of host memory for metrics of a validation's predictions: a count for each pair of classes, and to rank the outputs of
+    /// all rows, outputs, classes, and two pairs of f64 per row.
+    pub fn scored(&self, programs: &Programs) -> u64 {
+        let Some(outputs) = programs.layout.prediction.filter(|_| self.validates) else { return 0 };
+        let outputs = outputs.len as u64;
+        let pairs = if self.facts.classes.is_some() { outputs.saturating_mul(outputs) } else { 0 };
+        let each = if self.ranks_outputs { NUMBER * (outputs + 1) + 32 } else { 0 };
+        each.saturating_mul(self.facts.validation_rows as u64).saturating_add(pairs.saturating_mul(COUNT))
     }
 
     /// Bytes of host memory for what is saved: the final and best weights, and in a checkpoint the

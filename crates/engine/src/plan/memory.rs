@@ -54,7 +54,15 @@ impl Need<'_> {
             return Err(Problem::at_key(widest_layer(spec), message).hint("make the model smaller"));
         }
         let rows = if lack.gpu.is_some() { self.data_bytes } else { self.policy.facts.resident_bytes() };
-        let (chunks, _) = self.policy.rows(largest, self.policy.chunks(batch)).held(&self.devices.used);
+        let all = self.policy.rows(largest, self.policy.chunks(batch));
+        let ((chunks, _), scored) = (all.held(&self.devices.used), all.scored(largest));
+        if lack.gpu.is_none() && scored > lack.free / 2 {
+            let hint = format!(
+                "watch `loss` and `accuracy` alone: other metrics need {} for the predictions of a validation",
+                units::bytes(scored)
+            );
+            return Err(Problem::at_key("logging.metrics", message).hint(hint));
+        }
         let (key, hint) = match self.largest_batch() {
             Some(batch) => ("data.batch_size".to_owned(), format!("`data.batch_size = {batch}` would fit")),
             None if lack.gpu.is_none() && chunks > lack.free / 2 => {
@@ -112,7 +120,8 @@ impl Need<'_> {
         let in_host =
             used.iter().filter(|place| !place.is_real_gpu() && !matches!(place, DeviceId::Rank(1..)));
         let kept = if used.first().is_some_and(|place| place.is_real_gpu()) { 0 } else { best };
-        let fixed = host.saturating_add(kept).saturating_add(rows.saved(programs));
+        let scored = rows.scored(programs);
+        let fixed = [kept, rows.saved(programs), scored].into_iter().fold(host, u64::saturating_add);
         let needed = in_host.fold(fixed, |sum, place| sum.saturating_add(of(*place)));
         let free = self.policy.machine.memory_available;
         (needed > free).then_some(Lack { gpu: None, needed, free, each, host })

@@ -163,3 +163,25 @@ fn copies_of_operands_are_counted() {
     assert_eq!(of("devices.engine=graph"), 2 * (64 * 900 + 900 * 704 + 64 * 704));
     assert_eq!(of("devices.engine=cooperative"), 0);
 }
+
+/// Metrics of classes need a count for each pair of them: 8 bytes for each of 3,000 times 3,000.
+#[test]
+fn pairs_of_classes_take_memory() {
+    let facts =
+        crate::plan::DatasetInfo { validation_rows: 50, classes: Some(3_000), ..facts(100, 2, false) };
+    let machine = |free| Machine::typical(Vec::new(), free);
+    let host = |metric: &str, free| {
+        let metrics = format!("logging.metrics=[\"loss\",\"{metric}\"]");
+        let layers = "model.layers=[{ linear = { out_features = 3000 } }]";
+        let rows = "data.csv.validation_fraction=0.2";
+        planned(&["model.loss=cross_entropy", rows, layers, &metrics], facts, &machine(free))
+            .map(|trial| trial.footprint.host)
+    };
+    let [without, with] = ["accuracy", "f1"].map(|metric| host(metric, MUCH).expect("it fits"));
+    assert_eq!(with - without, 8 * 3_000 * 3_000);
+    assert!(host("accuracy", 60_000_000).is_ok());
+    let hint = host("f1", 60_000_000).expect_err("it is too large").hint.unwrap_or_default();
+    let way =
+        "watch `loss` and `accuracy` alone: other metrics need 68.7 MiB for the predictions of a validation";
+    assert_eq!(hint, way);
+}
