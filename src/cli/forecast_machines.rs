@@ -14,7 +14,7 @@ use super::{
 use crate::{
     plan::{Gpu, Machine, Trial},
     record::text_table,
-    run::{Datasets, Exit, Prepared, prepare, print, refuse},
+    run::{Datasets, Exit, Prepared, prepare, print, refuse, warn},
     spec::{Experiment, Problem},
     units,
 };
@@ -26,8 +26,8 @@ struct Line {
     figures: Figures,
     /// Seconds that the run takes, or all trials of a sweep.
     all_s: f64,
-    /// Whether it runs all of them.
-    runs_all: bool,
+    /// The number of trials that it runs.
+    trials: usize,
     memory: String,
 }
 
@@ -64,6 +64,7 @@ pub fn compare(all: &CheckOptions, experiment: &Experiment) -> Result<Exit, Exit
     }
     let can_none = failures.len() == machines.len();
     if let Some((problems, exit)) = failures.into_iter().next().filter(|_| can_none) {
+        notes.iter().for_each(warn);
         refuse(&experiment.failure(problems));
         return Err(exit);
     }
@@ -102,12 +103,20 @@ fn outcome(
     if trials.is_empty() {
         return Outcome::None(missing, Exit::Missing);
     }
+    let counted = |count: usize| units::counted(count as u64, "trial");
     if let Some((_, problem)) = missing.first() {
-        let count = units::counted(missing.len() as u64, "trial");
-        notes.push(format!("{name}: {count} skipped: {}", problem.message));
+        notes.push(format!("{name}: {} skipped: {}", counted(missing.len()), problem.message));
     }
-    let line = line(name, &trials, &conditions);
-    line.map_or(Outcome::Unknown, |line| Outcome::Line(Line { runs_all: missing.is_empty(), ..line }))
+    let repeats = prepared.iter().filter(|own| matches!(own, Prepared::SameAs(..))).count();
+    if repeats > 0 {
+        notes.push(format!("{name}: {} not run: the same runs as others on its devices", counted(repeats)));
+    }
+    let Some(line) = line(name, &trials, &conditions) else { return Outcome::Unknown };
+    let described = machine.described.as_ref().filter(|own| !own.has_cpu && !line.figures.is_gpu);
+    notes.extend(
+        described.map(|own| format!("{name}: the CPU is this machine's: {} describes none", own.file)),
+    );
+    Outcome::Line(line)
 }
 
 fn line(name: &str, trials: &Numbered<'_>, conditions: &Conditions<'_>) -> Option<Line> {
@@ -128,11 +137,14 @@ fn line(name: &str, trials: &Numbered<'_>, conditions: &Conditions<'_>) -> Optio
         }
     };
     let [needed, free] = units::two_sizes(needed, free);
+    // The trials of a sweep have one context.
+    let on_gpu = trials.iter().find(|(_, trial)| trial.engine.is_gpu());
+    let start_s = on_gpu.and_then(|(_, trial)| Some(Figures::new(trial, is_sweep, machine)?.start_s));
     Some(Line {
         name: name.to_owned(),
         devices,
-        all_s: if is_sweep { sweep_s(trials, conditions)? + figures.start_s } else { figures.run_s },
-        runs_all: true,
+        all_s: if is_sweep { sweep_s(trials, conditions)? + start_s.unwrap_or(0.0) } else { figures.run_s },
+        trials: trials.len() + conditions.undrawn,
         figures,
         memory: format!("{needed} of {free}"),
     })
@@ -142,11 +154,16 @@ fn table(experiment: &Experiment, lines: &[Line], notes: &[String]) -> String {
     let what = if experiment.is_sweep() { "sweep" } else { "run" };
     let header =
         ["machine", "devices", "engine", "a step", "rows/s", what, "ratio", "memory", "a step is bound by"];
-    // Machines that skip trials have less to do.
-    let first_s = lines.first().filter(|line| line.runs_all).map(|line| line.all_s);
+    // Time is no measure of machines that have other trials to run, or of runs that a limit ends.
+    let is_limited = experiment.trials.iter().any(|trial| trial.spec.trainer.max_time.is_some());
     let ratio = |line: &Line| {
-        let first_s = first_s.filter(|_| line.runs_all);
-        first_s.map_or_else(String::new, |first_s| format!("{}x", units::factor(first_s / line.all_s)))
+        let first = lines.first()?;
+        let times = match experiment.is_sweep() {
+            false => line.figures.rows_per_s / first.figures.rows_per_s,
+            true if is_limited || line.trials != first.trials => return None,
+            true => first.all_s / line.all_s,
+        };
+        Some(format!("{}x", units::factor(times)))
     };
     let row = |line: &Line| {
         let Figures { engine, step_s, rows_per_s, bound, .. } = line.figures;
@@ -157,7 +174,7 @@ fn table(experiment: &Experiment, lines: &[Line], notes: &[String]) -> String {
             units::seconds(step_s),
             units::rate(rows_per_s),
             units::seconds(line.all_s),
-            ratio(line),
+            ratio(line).unwrap_or_default(),
             line.memory.clone(),
             bound.to_owned(),
         ]

@@ -42,7 +42,7 @@ fn machines_stand_side_by_side() {
     forecasts by the rates of each machine's file; nothing ran there
       machine  devices  engine   a step   rows/s     run  ratio  memory               a step is bound by
       machine  1 GPU    launch  8.98 ms     7129  447 ms  1.00x  40.0 MiB of 954 MiB  launch latency
-      slow     1 GPU    launch  1.43 µs  44.64 M  306 ms  1.46x  40.0 MiB of 954 MiB  launch latency
+      slow     1 GPU    launch  1.43 µs  44.64 M  306 ms  6262x  40.0 MiB of 954 MiB  launch latency
       cores cannot run it: `gpu:0` is not there
       run: starting GPUs, loading, steps, validations and some ms for a folder; data are read and kernels compiled before
     "#);
@@ -81,6 +81,8 @@ fn machines_stand_side_by_side() {
     let ended = place.runner(&[&["check", "spec.toml", "devices.num_gpus=2"], &on[..]].concat());
     assert_eq!((ended.code, ended.stdout.as_str()), (Some(3), ""), "{ended:?}");
     insta::assert_snapshot!(ended.stderr, @r#"
+    warning: slow cannot run it: `gpu:1` is not there
+    warning: cores cannot run it: `gpu:0`, `gpu:1` are not there
     error: `gpu:1` is not there
      --> argument:1:18
       |

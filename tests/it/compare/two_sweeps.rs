@@ -369,3 +369,23 @@ fn sweeps_that_are_judged_by_different_metrics_are_said_to_be_so() {
     ");
     assert!(!ran(&[a, b, "--metric", "loss"]).stdout.contains("judged by"));
 }
+
+/// Under weak scaling two devices take twice the batch: no setting of the other sweep.
+#[test]
+fn weak_scaling_is_another_setting() {
+    let place = Sandbox::new(
+        "[data]\nbatch_size = 16\n[data.synthetic_regression]\nweights = [1.0, 2.0]\ntrain_rows = 64\nvalidation_rows = 32\n\
+         [model]\nlayers = [{ linear = { out_features = 1 } }]\n[optimizer.sgd]\nlr = 0.05\n[trainer]\nmax_epochs = 2\n",
+    );
+    let sweep = |more: &[&str]| {
+        let arguments = [&["devices.num_gpus=1,2", "--virtual-gpus", "2", "-q"], more].concat();
+        place.run(&arguments).ended_by(0).0.display().to_string()
+    };
+    let [strong, both] = [sweep(&[]), sweep(&["devices.scaling=weak,strong"])];
+    let text = place.runner(&["compare", &strong, &both]).ended_by(0).stdout;
+    let shared = |gpus: u32| {
+        let row = text.lines().find(|line| line.trim_start().starts_with(&format!("{gpus}   strong  1 ")));
+        row.is_some_and(|row| row.ends_with(" 0"))
+    };
+    assert!(shared(1) && shared(2) && text.contains("; not shared: 2 settings"), "{text}");
+}

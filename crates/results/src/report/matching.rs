@@ -19,12 +19,19 @@ use crate::{run::concerns_learning, units};
 /// If no axis tells settings apart, folds all runs: every ranked run has the same status.
 const EVERYTHING: &str = "status";
 
+/// Keys of devices that change the batch where each has one of its own.
+const OF_BATCH: [&str; 3] = ["devices.scaling", "devices.num_gpus", "devices.use"];
+
 /// The axes of two groups. One that only one of them has counts, too: the specs of the other have a value of it. Only where it
 /// changes nothing of the metric are runs of all its values taken together.
 pub(super) fn axes_of_both([own, base]: [&Comparison; 2], metric: &Metric) -> Vec<Key> {
+    let mut runs = own.runs.iter().chain(&base.runs);
+    let are_weak = runs.any(|run| run.setting("devices.scaling") == Some("weak"));
     let counts = |key: &&String| {
         let have_both = own.axes.contains(key) && base.axes.contains(key);
-        let tells = *key != "name" && (!metric.is_learned || concerns_learning(key));
+        // Under weak scaling the devices change the batch.
+        let learns = concerns_learning(key) || (are_weak && OF_BATCH.contains(&key.as_str()));
+        let tells = *key != "name" && (!metric.is_learned || learns);
         varies_setting(key) && (have_both || tells)
     };
     let axes = distinct(own.axes.iter().chain(&base.axes).filter(counts));
