@@ -5,25 +5,20 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use super::{CLAIMS_FILE, LOCK_FILE, RunDir, SWEEP_FILE};
+use super::{
+    CLAIMS_FILE, LOCK_FILE, RunDir, SWEEP_FILE,
+    run_dir::{DEATHS, WRITTEN_ANEW},
+};
 
-/// Files of a run.
-const OF_RUN: [&str; 21] = [
+/// Files of a run, beside those that each of its parts writes anew.
+const OF_RUN: [&str; 13] = [
     "spec.toml",
     "environment.toml",
     "metrics.csv",
-    "timing.csv",
-    "transfers.csv",
-    "summary.csv",
-    "system.csv",
     "rows.csv",
-    "confusion.csv",
-    "model.safetensors",
-    "best.safetensors",
     "run.log",
     LOCK_FILE,
-    "deaths",
-    "trace.json",
+    DEATHS,
     "matmul.csv",
     "norms.csv",
     "transfer.csv",
@@ -99,7 +94,11 @@ impl Kind {
         let is_remnant = name.starts_with('.') && name.ends_with(".tmp") || name.starts_with(".nfs");
         is_remnant
             || match self {
-                Self::Run => OF_RUN.contains(&name) || name.starts_with("events.out.tfevents."),
+                Self::Run => {
+                    OF_RUN.contains(&name)
+                        || WRITTEN_ANEW.contains(&name)
+                        || name.starts_with("events.out.tfevents.")
+                }
                 Self::Sweep => OF_SWEEP.contains(&name),
                 Self::Checkpoints => {
                     name.starts_with("step-")

@@ -35,7 +35,7 @@ pub(super) const DEATHS: &str = "deaths";
 const STAYS: [&str; 4] = [EARLIER, "tags", DEATHS, LOCK_FILE];
 
 /// Files that every part of a run writes anew.
-const WRITTEN_ANEW: [&str; 8] = [
+pub(super) const WRITTEN_ANEW: [&str; 8] = [
     "timing.csv",
     "transfers.csv",
     SUMMARY,
